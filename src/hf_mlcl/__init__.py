@@ -1,0 +1,1 @@
+"""hf-mlcl: multi-label contrastive learning for the Hugging Face ecosystem."""

@@ -1,59 +1,62 @@
-"""The one computation behind every contrastive loss of the family.
+"""The one computation behind every contrastive loss.
 
-All rows that take part stand in one matrix ``x``, in the order *prototypes, instances, queue*. A loss picks two
+All rows that take part stand in one matrix ``x``, in the order *queue, instances, prototypes*. A loss picks two
 contiguous ranges of it, its anchors and its candidates, and says how strongly each pair should attract: the targets
-T. The rest is the same for every loss (`docs/paper_index.md` maps it to the paper's equations):
+T >= 0. A pair with T > 0 is positive. The rest is the same for every loss:
 
-    u_i    = x_i / |x_i|                              normalised rows
-    s_ij   = <u_i, u_j> / tau                         similarities; a row never meets itself
-    p_ij   = w_j exp(s_ij) / Z_i                      softmax over the candidates, Z_i its denominator
-    m_i    = sum_j T_ij                               1 for most losses; 0 for an anchor without positives
-    loss   = 1/D sum_i [ -sum_j T_ij log p_ij  -  sum_j max(0, m_i p_ij - T_ij) s_ij ]
-                                                      the second sum, the regulariser, runs over positive pairs only
-                                                      and its weight max(0, ...) is a constant to the gradient
+    u_i   = x_i / |x_i|                      normalised rows
+    s_ij  = <u_i, u_j> / tau                 similarities; a row never meets itself
+    p_ij  = w_j exp(s_ij) / Z_i              softmax over the candidates, Z_i its denominator
+    m_i   = sum_j T_ij                       1 in most losses, 0 for an anchor without positives
+    sum   = sum_i [ - sum_j T_ij log p_ij
+                    - sum_(j positive) max(0, m_i p_ij - T_ij) s_ij ]
 
-The regulariser only ever raises the target of a positive pair to the probability it already has. With
+The last line is the regulariser of `reg` and `supcon_reg`; its weight max(0, ...) is a constant to the gradient. All
+it does is raise the target of a positive pair to the probability that the pair already has. With
 
-    H_ij   = max(T_ij, m_i p_ij) on positive pairs of a regularised loss, T_ij elsewhere
+    H_ij  = max(T_ij, m_i p_ij) on the positive pairs of a regularised loss, T_ij elsewhere
 
-both the value and the gradient become one line each:
+value and gradient are one line each:
 
-    D loss        = sum_i [ m_i log Z_i - sum_j H_ij s_ij - sum_j T_ij log w_j ]
-    -D dloss/ds_ij = H_ij - m_i p_ij =: A_ij          the attraction of pair (i, j); never negative on a positive pair
-                                                      of a regularised loss
+    sum           = sum_i [ m_i log Z_i - sum_j H_ij s_ij - sum_j T_ij log w_j ]
+    -dsum/ds_ij   = H_ij - m_i p_ij          the attraction of the pair: never negative on a positive pair of a
+                                             regularised loss
 
-So the forward pass computes the gradient too, one tile of anchors after another, and the backward pass only scales it.
-Nothing of size anchors x candidates outlives a tile.
+So the forward pass computes the gradient as well, one tile of anchors after another, and the backward pass only scales
+it. Nothing of size anchors x candidates outlives its tile.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-TILE_ELEMENTS = 2**22
-"""Pairs in a tile when no `chunk_size` is given (16 MB of float32): fewer starve the matrix product, more the cache."""
+TILE_PAIRS = 2**22
+"""Pairs in a tile where no `chunk_size` is given. 16 MB of float32 a matrix: larger tiles fall out of the cache."""
+
+TILE_ROWS = 128
+"""Tiles have a multiple of this many rows where no `chunk_size` is given: it keeps the matrix products efficient."""
 
 
 @dataclass(frozen=True)
 class Contrast:
-    """What a loss states about one batch. The names are those of the formulas above.
+    """What a loss states about one batch, in the names of the formulas above.
 
     Attributes:
-        anchors: Range of the rows of ``x`` that are anchors.
-        candidates: Range of the rows of ``x`` that anchors are compared with.
-        targets: Maps a range of anchors to their T, a fresh tensor of shape (anchors in the range, candidates). What
-            it says of a row and itself is ignored.
+        anchors: The rows of ``x`` that are anchors.
+        candidates: The rows of ``x`` that anchors are compared with.
+        targets: Called as ``targets(rows, out)`` with a slice of anchor rows and an uninitialised tensor of shape
+            (rows, candidates); returns their T, in `out` or in a tensor of its own. What it says of a row and itself
+            is ignored.
         temperature: tau.
-        log_weights: log w, shape (candidates,); None means w = 1.
+        log_weights: log w, of shape (candidates,); None stands for w = 1.
         regularised: Whether the regulariser takes part.
-        divisor: D, a scalar tensor; None counts the anchors that have a positive.
-        chunk_size: Anchors a tile; None fits the tile to `TILE_ELEMENTS`.
+        chunk_size: Rows a tile; None lets the engine choose.
+        statistics: Whether to count the `PairCounts`, a few passes over each tile more.
     """
 
     anchors: range
@@ -62,101 +65,140 @@ class Contrast:
     temperature: float
     log_weights: Tensor | None = None
     regularised: bool = False
-    divisor: Tensor | None = None
     chunk_size: int | None = None
+    statistics: bool = False
 
     def tiles(self) -> list[slice]:
-        """Consecutive ranges of anchors, `chunk_size` long, that cover them all."""
-        step = self.chunk_size or max(TILE_ELEMENTS // max(len(self.candidates), 1), 1)
+        """Consecutive slices of anchor rows that cover them all."""
+        columns = max(len(self.candidates), 1)
+        fitting = len(self.anchors) if len(self.anchors) * columns <= TILE_PAIRS else TILE_PAIRS // columns
+        if fitting < len(self.anchors):
+            fitting = max(fitting // TILE_ROWS, 1) * TILE_ROWS
+        step = max(self.chunk_size or fitting, 1)
         return [slice(i, min(i + step, self.anchors.stop)) for i in range(self.anchors.start, self.anchors.stop, step)]
 
 
-@dataclass(frozen=True)
-class PairStatistics:
-    """Sums over all pairs of a batch, as scalar tensors on its device: nothing here waits for a GPU.
+class PairCounts(NamedTuple):
+    """Sums over the pairs of a batch, as scalar tensors on its device.
 
-    Attributes:
-        anchors: Number of anchors.
-        valid_anchors: Those that have at least one positive.
-        positives: Number of positive pairs.
-        raised: Positive pairs whose target the regulariser raised.
-        pairs: Number of pairs.
-        positive_similarity: Sum of the cosine similarities of positive pairs.
-        similarity: Sum of the cosine similarities of all pairs.
+    Sums, not ratios, so that those of several devices can be added; `ContrastiveLoss` makes the ratios.
     """
 
-    anchors: Tensor
-    valid_anchors: Tensor
     positives: Tensor
+    """Number of positive pairs."""
     raised: Tensor
+    """Those whose target the regulariser raises."""
     pairs: Tensor
+    """Number of pairs."""
     positive_similarity: Tensor
+    """Sum of the cosine similarities over positive pairs."""
     similarity: Tensor
+    """Sum of the cosine similarities over all pairs."""
 
 
-def contrast(x: Tensor, spec: Contrast) -> Tensor:
-    """The loss that `spec` states over the rows of `x`, with its closed-form gradient.
+class ContrastSum(NamedTuple):
+    """What `contrast` returns."""
+
+    total: Tensor
+    """``sum`` of the formulas above; differentiable once."""
+    valid_anchors: Tensor
+    """Number of anchors that have a positive."""
+    counts: PairCounts | None
+    """Only where they were asked for."""
+
+
+def contrast(x: Tensor, spec: Contrast) -> ContrastSum:
+    """The sum over all anchors that `spec` states for the rows `x`, with its closed-form gradient.
 
     Args:
-        x: Raw embeddings (rows, d) in float32 or float64. A zero row has similarity 0 to every other.
-        spec: What to compare and how.
+        x: Raw embeddings (rows, d), float32 or float64. A zero row has similarity 0 to all others.
+        spec: What is compared, and how.
     """
-    return _Contrast.apply(x, spec, torch.is_grad_enabled() and x.requires_grad)
+    total, valid, *counts = _Contrast.apply(x, spec, torch.is_grad_enabled() and x.requires_grad)
+    return ContrastSum(total, valid, PairCounts(*counts) if spec.statistics else None)
 
 
 class _Contrast(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, spec: Contrast, needs_grad: bool) -> Tensor:
+    def forward(ctx: Any, x: Tensor, spec: Contrast, needs_grad: bool) -> tuple[Tensor, ...]:
         norm = torch.linalg.vector_norm(x, dim=1, keepdim=True)
-        norm = norm.masked_fill(norm == 0, 1.0)  # keeps u and its gradient finite at a zero row
+        norm = norm.masked_fill(norm == 0, 1.0)
         u = x / norm
+        queries = u / spec.temperature
         candidates = slice(spec.candidates.start, spec.candidates.stop)
         keys = u[candidates]
-        queries = u / spec.temperature
-        lowest = torch.finfo(x.dtype).min  # finite, so that 0 * lowest is 0 where a row meets itself
+        info = torch.finfo(x.dtype)
 
         total, valid = x.new_zeros(()), x.new_zeros(())
-        grad = torch.zeros_like(u)
+        counts = PairCounts(*x.new_zeros(5))
+        grad = torch.zeros_like(u)  # of the sum by the normalised rows, times -tau
         tiles = spec.tiles()
-        # Memory for the tiles is taken once: giving back and asking anew for each costs more than the softmax.
-        buffers = x.new_empty((4, tiles[0].stop - tiles[0].start, len(spec.candidates)))
+        # The tiles' memory is asked for once: asking anew for each costs as much as the softmax.
+        rows_a_tile = tiles[0].stop - tiles[0].start if tiles else 0
+        buffers = x.new_empty((4 if spec.regularised else 3, rows_a_tile, len(spec.candidates)))
         for rows in tiles:
-            s_out, p_out, t_out, h_out = buffers[:, : rows.stop - rows.start]
-            own = rows.start - candidates.start  # the diagonal on which anchors meet themselves
-            s = torch.mm(queries[rows], keys.T, out=s_out)
-            s.diagonal(own).fill_(lowest)
-            target = spec.targets(rows, t_out)
-            target.diagonal(own).zero_()
-            mass = target.sum(1, keepdim=True)
+            s, p, target, *spare = buffers[:, : rows.stop - rows.start]
+            itself = rows.start - candidates.start  # the diagonal on which a row meets itself
 
-            logits = s if spec.log_weights is None else s + spec.log_weights
-            p = torch.softmax(logits, dim=1, out=p_out)
-            log_z = logits.amax(1) - p.amax(1).log()
-            expected = p.mul_(mass)
-            if spec.regularised:
-                pull = torch.clamp(expected, target, torch.mul(target, 1e30, out=h_out), out=target)
-            else:
-                pull = target
-            total = total + torch.dot(mass.flatten(), log_z) - torch.dot(pull.flatten(), s.flatten())
-            if spec.log_weights is not None:
-                total = total - (target @ spec.log_weights).sum()
+            torch.mm(queries[rows], keys.T, out=s)
+            s.diagonal(itself).fill_(info.min)  # finite, so that no product with 0 is NaN
+            target = spec.targets(rows, target)
+            target.diagonal(itself).zero_()
+            mass = target.sum(1, keepdim=True)
             valid = valid + (mass > 0).sum()
 
+            logits = s if spec.log_weights is None else s + spec.log_weights
+            torch.softmax(logits, dim=1, out=p)
+            log_z = logits.amax(1) - p.amax(1).log()
+            total = total + torch.dot(mass.flatten(), log_z)
+            if spec.log_weights is not None:
+                total = total - (target @ spec.log_weights).sum()
+
+            expected = p.mul_(mass)
+            if spec.statistics:
+                counts = _add_counts(counts, s, target, expected, itself, spec)
+            raised = target
+            if spec.regularised:  # no target above 0 is so small that `ceiling` would cut what it may be raised to
+                ceiling = torch.mul(target, 1 / info.tiny, out=spare[0])
+                raised = torch.clamp(expected, min=target, max=ceiling, out=target)
+            total = total - torch.dot(raised.flatten(), s.flatten())
+
             if needs_grad:
-                attraction = pull.sub_(expected)
+                attraction = raised.sub_(expected)
                 if len(tiles) == 1 and spec.anchors == spec.candidates:
                     grad[rows].addmm_(attraction + attraction.T, keys)
                 else:
                     grad[rows].addmm_(attraction, keys)
                     grad[candidates].addmm_(attraction.T, u[rows])
 
-        divisor = (valid if spec.divisor is None else spec.divisor).clamp(min=1.0)
         grad = u * torch.linalg.vecdot(grad, u).unsqueeze(1) - grad  # through the normalisation
-        ctx.save_for_backward(grad / (norm * (divisor * spec.temperature)))
-        return total / divisor
+        ctx.save_for_backward(grad / (norm * spec.temperature))
+        ctx.mark_non_differentiable(valid, *counts)
+        return total, valid, *counts
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, upstream: Tensor, *_: Tensor) -> tuple[Tensor, None, None]:
+        # The gradient is a constant here: its own derivative would silently be 0.
+        if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+            raise RuntimeError(
+                "Contrastive losses have first derivatives only; call backward without create_graph=True."
+            )
         (grad,) = ctx.saved_tensors
         return upstream * grad, None, None
+
+
+def _add_counts(
+    counts: PairCounts, s: Tensor, target: Tensor, expected: Tensor, itself: int, spec: Contrast
+) -> PairCounts:
+    """Add what one tile has to the counts."""
+    positive = target > 0
+    similarity = s.clone()
+    similarity.diagonal(itself).zero_()
+    similarity *= spec.temperature
+    return PairCounts(
+        counts.positives + positive.sum(),
+        counts.raised + (positive & (expected > target)).sum(),
+        counts.pairs + (s.numel() - s.diagonal(itself).numel()),
+        counts.positive_similarity + (similarity * positive).sum(),
+        counts.similarity + similarity.sum(),
+    )

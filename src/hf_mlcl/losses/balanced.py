@@ -1,0 +1,40 @@
+"""Targets that give every label of an anchor the same weight, whatever its frequency: MSC, W/O-REG and REG."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch import Tensor
+
+from hf_mlcl.losses.contrastive import Rows, Targets
+from hf_mlcl.losses.labels import LabelSets
+
+PairWeight = Callable[[Tensor, Tensor, LabelSets], Tensor]
+"""f(shared, sizes of the anchors, label sets): the weight of each pair, in place of the numbers of shared labels."""
+
+
+def balanced_targets(rows: Rows, pair_weight: PairWeight | None = None) -> Targets:
+    """T_ij = 1/|y_i| sum_(l in y_i) [y_jl] f_ij / N(l, i), with N(l, i) the sum of f over those who carry l.
+
+    With f = 1 that is one product, (Y / (n - 1) / |y_i|) Y^T, where n counts the rows that carry each label. Else
+    N = F Y comes first, and T = F * ((Y / N / |y_i|) Y^T).
+
+    Args:
+        rows: The rows of the contrast; every anchor is among the candidates.
+        pair_weight: f; None stands for 1.
+    """
+    labels = rows.label_sets()
+    alike = 1.0 / (labels.counts - 1.0).clamp(min=1.0)
+
+    def tile(anchors: slice, out: Tensor) -> Tensor:
+        y = labels[anchors]
+        sizes = y.sum(1, keepdim=True).clamp(min=1.0)
+        if pair_weight is None:
+            return labels.shared(y / sizes * alike, out)
+        f = pair_weight(labels.shared(y, out.new_empty(out.shape)), sizes, labels)
+        f.diagonal(anchors.start - rows.queued.start).zero_()
+        n = labels.per_label(f)
+        n = n.masked_fill(n == 0, 1.0)
+        return labels.shared(y / sizes / n, out).mul_(f)
+
+    return tile

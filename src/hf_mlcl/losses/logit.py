@@ -1,0 +1,241 @@
+"""Losses on logits, all in the log domain: finite, with finite gradients, at logits of any size.
+
+Throughout, q = sigmoid(x), log q = -softplus(-x) and log(1 - q) = -softplus(x).
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from hf_mlcl.losses.labels import NO_CLASS, check_multi_hot, check_zero_one, to_class_ids
+from hf_mlcl.losses.loss import Loss
+from hf_mlcl.losses.registry import register_loss
+
+
+class LogitLoss(Loss):
+    """Base of the losses on logits. A subclass states `compute`.
+
+    Inputs:
+        - **logits** (B, L): in any floating dtype; the computation is in float32 (float64 stays float64).
+        - **labels** (B, L): multi-hot, as bool, integers or floats.
+    """
+
+    kind = "logit"
+
+    def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """The mean over the batch; 0 for an empty one."""
+        if logits.ndim != 2 or not logits.is_floating_point():
+            raise ValueError(
+                "logits must be a floating-point matrix of shape (batch, num_labels), but came as "
+                f"{logits.dtype} of shape {tuple(logits.shape)}."
+            )
+        with torch.autocast(logits.device.type, enabled=False):
+            logits = logits if logits.dtype == torch.float64 else logits.float()
+            terms = self.compute(logits, self.check_labels(labels, logits))
+            return terms.sum() / max(terms.numel(), 1)
+
+    def compute(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """The terms whose mean is the loss, from checked logits and 0/1 labels of the same dtype."""
+        raise NotImplementedError("A subclass of LogitLoss states its terms.")
+
+    def check_labels(self, labels: Tensor, logits: Tensor) -> Tensor:
+        """Raise for wrong labels; return them as `compute` wants them."""
+        check_multi_hot(labels, logits, rows_name="logits")
+        if labels.shape != logits.shape:
+            raise ValueError(
+                f"labels and logits must have the same shape; got {tuple(labels.shape)} and {tuple(logits.shape)}."
+            )
+        if self.may_look_at_values(labels):
+            check_zero_one(labels)
+        return labels.to(logits.dtype)
+
+
+@register_loss("bce")
+class BCELoss(LogitLoss):
+    """Binary cross-entropy, each label on its own: the baseline of multi-label classification.
+
+    Example:
+        >>> import torch
+        >>> from hf_mlcl import build_loss
+        >>> round(build_loss("bce")(torch.zeros(2, 3), torch.ones(2, 3)).item(), 4)
+        0.6931
+    """
+
+    formula = "-[y log q + (1 - y) log(1 - q)],  mean over batch and labels"
+    citation = "Binary relevance with log-likelihood"
+
+    def compute(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """One term a label."""
+        return F.binary_cross_entropy_with_logits(logits, labels, reduction="none")
+
+
+@register_loss("focal")
+class FocalLoss(LogitLoss):
+    """BCE that attends to what the model still gets wrong.
+
+    Args:
+        gamma: How strongly easy labels are discounted; 0 is `bce`.
+
+    Example:
+        >>> import torch
+        >>> from hf_mlcl import build_loss
+        >>> round(build_loss("focal", gamma=2.0)(torch.zeros(2, 3), torch.ones(2, 3)).item(), 4)  # log 2 / 4
+        0.1733
+    """
+
+    formula = "-(1 - p_t)^gamma log p_t,  p_t = q where y = 1, else 1 - q"
+    citation = "Lin et al. (2017), Focal Loss for Dense Object Detection, ICCV"
+
+    def __init__(self, gamma: float = 2.0) -> None:
+        super().__init__()
+        self.gamma = _at_least_zero("gamma", gamma)
+
+    def compute(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """One term a label."""
+        signed = torch.where(labels > 0, logits, -logits)  # p_t = sigmoid(signed)
+        return torch.exp(-self.gamma * F.softplus(signed)) * F.softplus(-signed)
+
+
+@register_loss("asymmetric")
+class AsymmetricLoss(LogitLoss):
+    """Focal loss with its own discount for positives and for negatives, and a margin under which negatives are free.
+
+    Args:
+        gamma_pos: Discount of easy positives.
+        gamma_neg: Discount of easy negatives.
+        margin: Negatives with a probability below it cost nothing; 0 <= margin < 1.
+
+    Relations:
+        `bce` with all three 0; `focal` with both gammas equal and margin 0.
+
+    Example:
+        >>> import torch
+        >>> from hf_mlcl import build_loss
+        >>> loss = build_loss("asymmetric", gamma_neg=1.0)
+        >>> round(loss(torch.zeros(1, 2), torch.tensor([[1, 0]])).item(), 4)  # (log 2 + log 2 / 2) / 2
+        0.5199
+    """
+
+    formula = "-[y (1-q)^g+ log q + (1-y) r^g- log(1-r)],  r = max(q - margin, 0)"
+    citation = "Ridnik et al. (2021), Asymmetric Loss for Multi-Label Classification, ICCV"
+
+    def __init__(self, gamma_pos: float = 0.0, gamma_neg: float = 1.0, margin: float = 0.0) -> None:
+        super().__init__()
+        self.gamma_pos = _at_least_zero("gamma_pos", gamma_pos)
+        self.gamma_neg = _at_least_zero("gamma_neg", gamma_neg)
+        self.margin = _at_least_zero("margin", margin)
+        if not margin < 1:
+            raise ValueError(f"margin must be below 1, got {margin}: at 1 no negative would ever count.")
+
+    def compute(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """One term a label."""
+        log_q, log_not_q = -F.softplus(-logits), -F.softplus(logits)
+        positive = torch.exp(self.gamma_pos * log_not_q) * log_q
+        if self.margin == 0:
+            negative = torch.exp(self.gamma_neg * log_q) * log_not_q
+        else:
+            # log(1 - r) = log(1 - q + margin). log r exists only above the margin: elsewhere 1 stands in for r, so that
+            # neither value nor gradient sees the logarithm of 0.
+            above = log_q > math.log(self.margin)
+            log_not_r = torch.logaddexp(log_not_q, log_q.new_full((), math.log(self.margin)))
+            r = torch.where(above, log_q.exp() - self.margin, 1.0)
+            negative = torch.where(above, torch.exp(self.gamma_neg * r.log()) * log_not_r, 0.0)
+        return -torch.where(labels > 0, positive, negative)
+
+
+@register_loss("lsep")
+class LSEPLoss(LogitLoss):
+    """Smooth ranking: every positive label above every negative one.
+
+    Example:
+        >>> import torch
+        >>> from hf_mlcl import build_loss
+        >>> round(build_loss("lsep")(torch.zeros(1, 2), torch.tensor([[1, 0]])).item(), 4)
+        0.6931
+    """
+
+    formula = "log(1 + sum_(neg, pos) exp(x_neg - x_pos)),  mean over the batch"
+    citation = "Li, Song, Luo (2017), Improving Pairwise Ranking for Multi-label Image Classification, CVPR"
+
+    def compute(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """One term a row: the double sum is a product of two sums, an addition in the log domain."""
+        return F.softplus(_log_sum_exp(logits, labels == 0) + _log_sum_exp(-logits, labels > 0))
+
+
+@register_loss("zlpr")
+class ZLPRLoss(LogitLoss):
+    """Zero-bounded log-sum-exp and pairwise rank: positives above 0, negatives below it, softly.
+
+    Relations:
+        `lsep` with a label of logit 0 between positives and negatives, which makes 0 the threshold. The study's
+        strongest logit loss where labels are many.
+
+    Example:
+        >>> import torch
+        >>> from hf_mlcl import build_loss
+        >>> round(build_loss("zlpr")(torch.zeros(1, 2), torch.tensor([[1, 0]])).item(), 4)  # 2 log 2
+        1.3863
+    """
+
+    formula = "log(1 + sum_pos exp(-x)) + log(1 + sum_neg exp(x)),  mean over the batch"
+    citation = "Su et al. (2022), ZLPR: A Novel Loss for Multi-label Classification, arXiv:2208.02955"
+
+    def compute(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """One term a row."""
+        return F.softplus(_log_sum_exp(-logits, labels > 0)) + F.softplus(_log_sum_exp(logits, labels == 0))
+
+
+@register_loss("cross_entropy")
+class CrossEntropyLoss(LogitLoss):
+    """Softmax cross-entropy, for data with one label an instance.
+
+    Inputs:
+        - **logits** (B, C)
+        - **labels**: class ids (B,), -100 for a row without a class, or one-hot (B, C).
+
+    Example:
+        >>> import torch
+        >>> from hf_mlcl import build_loss
+        >>> round(build_loss("cross_entropy")(torch.zeros(2, 4), torch.tensor([3, 0])).item(), 4)  # log 4
+        1.3863
+    """
+
+    formula = "-log softmax(x)_class,  mean over the rows that have a class"
+    citation = "Log-likelihood of a categorical variable"
+
+    def check_labels(self, labels: Tensor, logits: Tensor) -> Tensor:
+        """Class ids from ids or one-hot rows."""
+        look = self.may_look_at_values(labels)
+        if labels.ndim == 2 and labels.shape != logits.shape:
+            raise ValueError(
+                f"one-hot labels must have the shape of the logits, {tuple(logits.shape)}; got {tuple(labels.shape)}."
+            )
+        ids = to_class_ids(labels, logits, rows_name="logits", check_values=look)
+        if look and ids.numel() and int(ids.max()) >= logits.shape[1]:
+            raise ValueError(
+                f"labels must be class ids below the number of logits, {logits.shape[1]}; got {int(ids.max())}."
+            )
+        return ids
+
+    def compute(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """The mean over the rows that have a class, as a single term."""
+        total = F.cross_entropy(logits, labels, ignore_index=NO_CLASS, reduction="sum")
+        return (total / (labels != NO_CLASS).sum().clamp(min=1)).unsqueeze(0)
+
+
+def _log_sum_exp(values: Tensor, where: Tensor) -> Tensor:
+    """Log sum exp over the chosen entries of each row; over none, a number so low that softplus makes it 0.
+
+    The lowest finite number stands in for the others: -inf would make the gradient of an empty row NaN.
+    """
+    return values.masked_fill(~where, torch.finfo(values.dtype).min / 4).logsumexp(1)
+
+
+def _at_least_zero(name: str, value: float) -> float:
+    if not value >= 0:
+        raise ValueError(f"{name} must be at least 0, got {value}.")
+    return float(value)

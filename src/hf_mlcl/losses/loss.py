@@ -1,0 +1,41 @@
+"""What every loss of the package is."""
+
+from __future__ import annotations
+
+import inspect
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+
+class Loss(nn.Module):
+    """A loss that can be asked for by name.
+
+    Attributes:
+        kind: ``"contrastive"`` (takes embeddings), ``"logit"`` (takes logits) or ``"joined"`` (takes both).
+        formula: What it computes, in one line of plain text.
+        citation: Where it comes from.
+    """
+
+    kind: ClassVar[str]
+    formula: ClassVar[str] = ""
+    citation: ClassVar[str] = ""
+
+    _seen_labels = False
+
+    def may_look_at_values(self, labels: Tensor) -> bool:
+        """Whether label values can be checked at no cost: always on a CPU, elsewhere for the first batch only.
+
+        Looking at values makes the host wait for an accelerator. A wrong encoding shows in the first batch, and the
+        collators check every batch before it leaves the CPU.
+        """
+        if torch.compiler.is_compiling():
+            return False
+        first, self._seen_labels = not self._seen_labels, True
+        return first or labels.device.type == "cpu"
+
+    def extra_repr(self) -> str:
+        """Shows the hyperparameters when the loss is printed."""
+        settings = {name: getattr(self, name, None) for name in inspect.signature(type(self)).parameters}
+        return ", ".join(f"{name}={value}" for name, value in settings.items() if value is not None)

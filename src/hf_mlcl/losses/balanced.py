@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import torch
 from torch import Tensor
 
 from hf_mlcl.losses.contrastive import Rows, Targets
 from hf_mlcl.losses.labels import LabelSets
 
-PairWeight = Callable[[Tensor, Tensor, LabelSets], Tensor]
-"""f(shared, sizes of the anchors, label sets): the weight of each pair, in place of the numbers of shared labels."""
+PairWeight = Callable[[Tensor, Tensor], Tensor]
+"""f(shared, sizes): the weights of a tile of pairs from the numbers of labels that they share (which it may overwrite)
+and the numbers of labels of the anchors, a column."""
 
 
-def balanced_targets(rows: Rows, pair_weight: PairWeight | None = None) -> Targets:
+def balanced_targets(rows: Rows, labels: LabelSets, pair_weight: PairWeight | None = None) -> Targets:
     """T_ij = 1/|y_i| sum_(l in y_i) [y_jl] f_ij / N(l, i), with N(l, i) the sum of f over those who carry l.
 
     With f = 1 that is one product, (Y / (n - 1) / |y_i|) Y^T, where n counts the rows that carry each label. Else
@@ -21,17 +23,17 @@ def balanced_targets(rows: Rows, pair_weight: PairWeight | None = None) -> Targe
 
     Args:
         rows: The rows of the contrast; every anchor is among the candidates.
+        labels: Their label sets.
         pair_weight: f; None stands for 1.
     """
-    labels = rows.label_sets()
     alike = 1.0 / (labels.counts - 1.0).clamp(min=1.0)
 
     def tile(anchors: slice, out: Tensor) -> Tensor:
         y = labels[anchors]
         sizes = y.sum(1, keepdim=True).clamp(min=1.0)
         if pair_weight is None:
-            return labels.shared(y / sizes * alike, out)
-        f = pair_weight(labels.shared(y, out.new_empty(out.shape)), sizes, labels)
+            return labels.shared((y / sizes).mul_(alike), out)
+        f = pair_weight(labels.shared(y, torch.empty_like(out)), sizes)
         f.diagonal(anchors.start - rows.queued.start).zero_()
         n = labels.per_label(f)
         n = n.masked_fill(n == 0, 1.0)

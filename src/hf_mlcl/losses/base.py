@@ -32,11 +32,12 @@ class BaseLoss(ContrastiveLoss):
     def targets(self, rows: Rows) -> Targets:
         """Jaccard similarities, normalised over the candidates."""
         labels = rows.label_sets()
+        sizes = labels.sizes
 
         def tile(anchors: slice, out: Tensor) -> Tensor:
             y = labels[anchors]
             shared = labels.shared(y, out)
-            union = y.sum(1, keepdim=True) + labels.sizes - shared
+            union = y.sum(1, keepdim=True) + sizes - shared
             jaccard = shared.div_(union.clamp_(min=1.0))
             jaccard.diagonal(anchors.start - rows.queued.start).zero_()
             return jaccard.div_(jaccard.sum(1, keepdim=True).clamp_(min=1e-30))

@@ -197,23 +197,26 @@ class ContrastiveLoss(Loss):
             )
         dtype = torch.float64 if embeddings.dtype == torch.float64 else torch.float32
         labels = self.check_labels(labels, embeddings)
-        queued, queued_labels = _check_queue(queue, embeddings, labels)
-        used = _check_prototypes(prototypes, embeddings, labels, self) if self.uses_prototypes else embeddings[:0]
-        instances = range(len(queued), len(queued) + len(embeddings))
-        labels = torch.cat([queued_labels.to(labels), labels])
+        labels = labels if labels.ndim == 1 else labels.to(dtype)
+        parts = [embeddings.to(dtype)]
+        if queue is not None:
+            queued, queued_labels = _check_queue(queue, embeddings, labels)
+            parts.insert(0, queued.to(dtype))
+            labels = torch.cat([queued_labels.to(labels), labels])
+        if self.uses_prototypes:
+            parts.append(_check_prototypes(prototypes, embeddings, labels, self).to(dtype))
+        end = len(labels)
         rows = Rows(
-            queued=range(len(queued)),
-            instances=instances,
-            prototypes=range(instances.stop, instances.stop + len(used)),
-            labels=labels if labels.ndim == 1 else labels.to(dtype),
+            queued=range(end - len(embeddings)),
+            instances=range(end - len(embeddings), end),
+            prototypes=range(end, end + (len(parts[-1]) if self.uses_prototypes else 0)),
+            labels=labels,
         )
-        return torch.cat([part.to(dtype) for part in (queued, embeddings, used)]), rows
+        return torch.cat(parts), rows
 
 
-def _check_queue(queue: MomentumQueue | None, embeddings: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Embeddings and labels of the queue's rows; none without a queue."""
-    if queue is None:
-        return embeddings[:0], labels[:0]
+def _check_queue(queue: MomentumQueue, embeddings: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Embeddings and labels of the queue's rows."""
     past, past_labels = queue.rows()
     if past.shape[1] != embeddings.shape[1] or past_labels.shape[1:] != labels.shape[1:]:
         raise ValueError(

@@ -124,13 +124,12 @@ class _Contrast(torch.autograd.Function):
         norm = torch.linalg.vector_norm(x, dim=1, keepdim=True)
         norm = norm.masked_fill(norm == 0, 1.0)
         u = x / norm
-        queries = u / spec.temperature
         candidates = slice(spec.candidates.start, spec.candidates.stop)
         keys = u[candidates]
         info = torch.finfo(x.dtype)
 
         total, valid = x.new_zeros(()), x.new_zeros(())
-        counts = PairCounts(*x.new_zeros(5))
+        counts = x.new_zeros(5).unbind() if spec.statistics else ()
         grad = torch.zeros_like(u)  # of the sum by the normalised rows, times -tau
         tiles = spec.tiles()
         # The tiles' memory is asked for once: asking anew for each costs as much as the softmax.
@@ -140,7 +139,7 @@ class _Contrast(torch.autograd.Function):
             s, p, target, *spare = buffers[:, : rows.stop - rows.start]
             itself = rows.start - candidates.start  # the diagonal on which a row meets itself
 
-            torch.mm(queries[rows], keys.T, out=s)
+            s.addmm_(u[rows], keys.T, beta=0.0, alpha=1 / spec.temperature)
             s.diagonal(itself).fill_(info.min)  # finite, so that no product with 0 is NaN
             target = spec.targets(rows, target)
             target.diagonal(itself).zero_()
@@ -171,8 +170,8 @@ class _Contrast(torch.autograd.Function):
                     grad[rows].addmm_(attraction, keys)
                     grad[candidates].addmm_(attraction.T, u[rows])
 
-        grad = u * torch.linalg.vecdot(grad, u).unsqueeze(1) - grad  # through the normalisation
-        ctx.save_for_backward(grad / (norm * spec.temperature))
+        grad.addcmul_(u, torch.linalg.vecdot(grad, u).unsqueeze(1), value=-1)  # through the normalisation
+        ctx.save_for_backward(grad.div_(norm * -spec.temperature))
         ctx.mark_non_differentiable(valid, *counts)
         return total, valid, *counts
 
@@ -188,17 +187,18 @@ class _Contrast(torch.autograd.Function):
 
 
 def _add_counts(
-    counts: PairCounts, s: Tensor, target: Tensor, expected: Tensor, itself: int, spec: Contrast
-) -> PairCounts:
-    """Add what one tile has to the counts."""
+    counts: tuple[Tensor, ...], s: Tensor, target: Tensor, expected: Tensor, itself: int, spec: Contrast
+) -> tuple[Tensor, ...]:
+    """Add what one tile has to the `PairCounts`."""
+    before = PairCounts(*counts)
     positive = target > 0
     similarity = s.clone()
     similarity.diagonal(itself).zero_()
     similarity *= spec.temperature
     return PairCounts(
-        counts.positives + positive.sum(),
-        counts.raised + (positive & (expected > target)).sum(),
-        counts.pairs + (s.numel() - s.diagonal(itself).numel()),
-        counts.positive_similarity + (similarity * positive).sum(),
-        counts.similarity + similarity.sum(),
+        before.positives + positive.sum(),
+        before.raised + (positive & (expected > target)).sum(),
+        before.pairs + (s.numel() - s.diagonal(itself).numel()),
+        before.positive_similarity + (similarity * positive).sum(),
+        before.similarity + similarity.sum(),
     )

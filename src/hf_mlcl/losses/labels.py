@@ -32,11 +32,17 @@ class LabelSets:
         self.multi_hot = multi_hot
         self.with_prototypes = with_prototypes
         self.split = multi_hot.shape[0]
-        self.sizes = multi_hot.sum(1)
-        self.counts = multi_hot.sum(0)
-        if with_prototypes:
-            self.sizes = torch.cat([self.sizes, multi_hot.new_ones(multi_hot.shape[1])])
-            self.counts = self.counts + 1.0
+
+    @property
+    def sizes(self) -> Tensor:
+        """Number of labels of each row."""
+        sizes = self.multi_hot.sum(1)
+        return torch.cat([sizes, sizes.new_ones(self.multi_hot.shape[1])]) if self.with_prototypes else sizes
+
+    @property
+    def counts(self) -> Tensor:
+        """Number of rows that carry each label."""
+        return self.multi_hot.sum(0) + float(self.with_prototypes)
 
     def __getitem__(self, rows: slice) -> Tensor:
         """Y[rows], of shape (rows, L)."""
@@ -102,9 +108,9 @@ def check_zero_one(labels: Tensor) -> None:
     """Raise unless every entry is 0 or 1. On an accelerator this waits for the device."""
     if labels.dtype == torch.bool:
         return
-    wrong = (labels != 0) & (labels != 1)
-    if bool(wrong.any()):
-        row, column = wrong.nonzero()[0].tolist()
+    as_zero_one = labels.bool().to(labels.dtype)
+    if not torch.equal(labels, as_zero_one):
+        row, column = (labels != as_zero_one).nonzero()[0].tolist()
         raise ValueError(
             f"labels must be 0 or 1, but labels[{row}, {column}] is {labels[row, column].item()}. "
             "Pass multi-hot labels, not ids or probabilities."

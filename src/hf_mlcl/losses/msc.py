@@ -8,7 +8,6 @@ from torch import Tensor
 
 from hf_mlcl.losses.balanced import balanced_targets
 from hf_mlcl.losses.contrastive import ContrastiveLoss, Rows, Targets
-from hf_mlcl.losses.labels import LabelSets
 from hf_mlcl.losses.registry import register_loss
 
 
@@ -54,16 +53,18 @@ class MSCLoss(ContrastiveLoss):
 
     def targets(self, rows: Rows) -> Targets:
         """Balanced over the anchor's labels, each partner discounted by the size of the union."""
-        return balanced_targets(rows, _inverse_union)
+        labels = rows.label_sets()
+        candidate_sizes = labels.sizes
+
+        def inverse_union(shared: Tensor, sizes: Tensor) -> Tensor:
+            union = (sizes + candidate_sizes).sub_(shared).clamp_(min=1.0)
+            union[:, labels.split :] = 1.0  # prototypes are not discounted
+            return union.reciprocal_()
+
+        return balanced_targets(rows, labels, inverse_union)
 
     def log_weights(self, rows: Rows) -> Tensor:
         """Log beta for queue and instances, 0 for prototypes."""
         weights = rows.labels.new_zeros(rows.prototypes.stop)
         weights[: rows.prototypes.start] = math.log(self.beta)
         return weights
-
-
-def _inverse_union(shared: Tensor, sizes: Tensor, labels: LabelSets) -> Tensor:
-    union = (sizes + labels.sizes).sub_(shared).clamp_(min=1.0)
-    union[:, labels.split :] = 1.0
-    return union.reciprocal_()

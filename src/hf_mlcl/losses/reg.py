@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from torch import Tensor
-
 from hf_mlcl.losses.balanced import balanced_targets
 from hf_mlcl.losses.contrastive import ContrastiveLoss, Rows, Targets
-from hf_mlcl.losses.labels import LabelSets
 from hf_mlcl.losses.registry import register_loss
 
 
@@ -51,11 +48,11 @@ class WithoutRegLoss(ContrastiveLoss):
 
     def targets(self, rows: Rows) -> Targets:
         """Balanced over the anchor's labels, partners discounted by alpha."""
-        return balanced_targets(rows, self._overlap if self.alpha else None)
-
-    def _overlap(self, shared: Tensor, sizes: Tensor, labels: LabelSets) -> Tensor:
-        overlap = shared.div_(labels.sizes.clamp(min=1.0))
-        return overlap if self.alpha == 1.0 else overlap.pow_(self.alpha)
+        labels = rows.label_sets()
+        if self.alpha == 0.0:
+            return balanced_targets(rows, labels)
+        candidate_sizes = labels.sizes.clamp(min=1.0)
+        return balanced_targets(rows, labels, lambda shared, _: shared.div_(candidate_sizes).pow_(self.alpha))
 
 
 @register_loss("reg")

@@ -1,0 +1,31 @@
+"""Every Python block of the README and the docs runs as it stands."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BLOCKS = [
+    pytest.param(block.group(1), id=f"{page.relative_to(ROOT)}:{page.read_text()[: block.start()].count(chr(10)) + 2}")
+    for page in PAGES
+    for block in re.finditer(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+]
+
+
+@pytest.mark.parametrize("code", BLOCKS)
+def test_code_block_runs(code, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    scope = {"__name__": "block"}
+    exec(compile(code, "block", "exec"), scope)  # raises where the page is wrong
+    assert len(scope) > 1
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_within_the_repository_lead_somewhere(page):
+    links = re.findall(r"\]\((?!https?://|#)([^)#]+)", page.read_text())
+    missing = [link for link in links if not (page.parent / link).exists()]
+    assert not missing

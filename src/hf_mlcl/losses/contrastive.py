@@ -60,7 +60,7 @@ class LossParts(NamedTuple):
     def statistics(self) -> dict[str, Tensor]:
         """What people look at while training, as scalar tensors on the batch's device.
 
-        ``prr``: share of the positive pairs whose target the regulariser raises (0 without regulariser);
+        ``prr``: share of the positive pairs that the regulariser touches, or would touch in a loss without it;
         ``positive_similarity``, ``negative_similarity``: mean cosine; ``anchors_without_positives``: a share.
         """
         if self.counts is None:

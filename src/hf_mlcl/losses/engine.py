@@ -42,6 +42,10 @@ TILE_ROWS = 128
 """Tiles have a multiple of this many rows where no `chunk_size` is given: it keeps the matrix products efficient."""
 
 
+MIN_SAFE_TEMPERATURE = 0.025
+"""From here on exp(s) neither overflows nor loses anything in float32, since |s| <= 1 / tau: no maximum is needed."""
+
+
 @dataclass(frozen=True)
 class Contrast:
     """What a loss states about one batch, in the names of the formulas above.
@@ -87,7 +91,7 @@ class PairCounts(NamedTuple):
     positives: Tensor
     """Number of positive pairs."""
     raised: Tensor
-    """Those whose target the regulariser raises."""
+    """Those more probable than their target: the ones the regulariser raises, or would raise."""
     pairs: Tensor
     """Number of pairs."""
     positive_similarity: Tensor
@@ -146,14 +150,19 @@ class _Contrast(torch.autograd.Function):
             mass = target.sum(1, keepdim=True)
             valid = valid + (mass > 0).sum()
 
-            logits = s if spec.log_weights is None else s + spec.log_weights
-            torch.softmax(logits, dim=1, out=p)
-            log_z = logits.amax(1) - p.amax(1).log()
-            total = total + torch.dot(mass.flatten(), log_z)
+            if spec.temperature >= MIN_SAFE_TEMPERATURE:
+                highest: Tensor | float = 0.0
+                torch.exp(s, out=p)
+            else:
+                highest = s.amax(1, keepdim=True)
+                torch.sub(s, highest, out=p).exp_()
             if spec.log_weights is not None:
+                p.mul_(spec.log_weights.exp())
                 total = total - (target @ spec.log_weights).sum()
+            z = p.sum(1, keepdim=True).clamp_(min=info.tiny)  # 0 for a row that has no candidate but itself
+            total = total + (mass * (z.log() + highest)).sum()
 
-            expected = p.mul_(mass)
+            expected = p.mul_(mass / z)
             if spec.statistics:
                 counts = _add_counts(counts, s, target, expected, itself, spec)
             raised = target

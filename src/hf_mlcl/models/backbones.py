@@ -1,0 +1,144 @@
+"""Backbones: text encoders, timm models and precomputed features, each as the `PreTrainedModel` it is."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Any
+
+import timm
+import torch
+from torch import Tensor, nn
+from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel, TimmWrapperConfig
+from transformers.modeling_outputs import BaseModelOutputWithPooling
+from transformers.models.auto.modeling_auto import MODEL_MAPPING
+
+from hf_mlcl.models.configuration import FeatureBackboneConfig, Pooling
+
+
+class FeatureBackbone(PreTrainedModel):
+    """A residual MLP over vectors that some other model computed.
+
+    Example:
+        >>> backbone = FeatureBackbone(FeatureBackboneConfig(feature_dim=16))
+        >>> backbone(feature_values=torch.randn(2, 16)).pooler_output.shape
+        torch.Size([2, 16])
+    """
+
+    config_class = FeatureBackboneConfig
+    base_model_prefix = "features"
+    main_input_name = "feature_values"
+    supports_gradient_checkpointing = True
+
+    def __init__(self, config: FeatureBackboneConfig) -> None:
+        super().__init__(config)
+        dim = config.feature_dim
+        self.blocks = nn.ModuleList(
+            nn.Sequential(
+                nn.LayerNorm(dim), nn.Linear(dim, dim), nn.GELU(), nn.Dropout(config.dropout), nn.Linear(dim, dim)
+            )
+            for _ in range(config.num_layers)
+        )
+        self.post_init()
+
+    def forward(self, feature_values: Tensor, **kwargs: Any) -> BaseModelOutputWithPooling:
+        """Each block adds to what it is given."""
+        hidden = feature_values.to(self.dtype) if self.config.num_layers else feature_values
+        for block in self.blocks:
+            hidden = hidden + block(hidden)
+        return BaseModelOutputWithPooling(last_hidden_state=hidden, pooler_output=hidden)
+
+
+AutoConfig.register("mlcl_features", FeatureBackboneConfig)
+AutoModel.register(FeatureBackboneConfig, FeatureBackbone)
+
+
+def backbone_from_config(config: PreTrainedConfig, **kwargs: Any) -> PreTrainedModel:
+    """A backbone with random weights, without the pooling layer that we would not use."""
+    backbone = AutoModel.from_config(config, **_without_pooler(config), **kwargs)
+    if isinstance(config, TimmWrapperConfig):
+        # transformers draws all weights from one normal distribution; timm knows how its models want to start.
+        with torch.device("cpu"):
+            initial = timm.create_model(config.architecture, num_classes=0, **(config.model_args or {}))
+        if not any(parameter.is_meta for parameter in backbone.parameters()):
+            backbone.timm_model.load_state_dict(initial.state_dict())
+    return backbone
+
+
+def load_backbone(
+    name: str, *, pretrained: bool = True, weights: str | Path | None = None, **kwargs: Any
+) -> PreTrainedModel:
+    """A backbone by name.
+
+    Args:
+        name: A Hub id, a local folder, or the name of a timm architecture (``"resnet50"``).
+        pretrained: Whether to load its weights; otherwise it starts at random.
+        weights: A safetensors file with the weights of a timm architecture.
+        **kwargs: For ``from_pretrained`` of the backbone (``revision``, ``attn_implementation``, ``dtype``, ...).
+    """
+    is_folder = Path(name).is_dir()
+    if not is_folder and "/" not in name and timm.is_model(name):
+        return _timm_backbone(name, pretrained, weights)
+    if weights is not None:
+        raise ValueError(f"weights is for a timm architecture such as 'resnet50'; {name!r} brings its own.")
+    try:
+        config = AutoConfig.from_pretrained(
+            name, **{key: kwargs[key] for key in ("revision", "token") if key in kwargs}
+        )
+        if not pretrained:
+            return backbone_from_config(config)
+        return AutoModel.from_pretrained(name, config=config, use_safetensors=True, **_without_pooler(config), **kwargs)
+    except (OSError, ValueError) as error:
+        raise ValueError(
+            f"The backbone {name!r} could not be loaded. Expected: a model id of the Hub (online), a local "
+            f"folder with config.json and safetensors weights, or a timm architecture such as 'resnet50'. {error}"
+        ) from error
+
+
+def represent(outputs: Any, attention_mask: Tensor | None, pooling: Pooling) -> Tensor:
+    """One vector a row from what a backbone returns."""
+    if pooling == "pooled":
+        pooled: Tensor = outputs.pooler_output
+        return pooled.flatten(1)
+    hidden: Tensor = outputs.last_hidden_state
+    if pooling == "first":
+        return hidden[:, 0]
+    if attention_mask is None:
+        return hidden.mean(1)
+    mask = attention_mask.unsqueeze(-1).to(hidden.dtype)
+    return (hidden * mask).sum(1) / mask.sum(1).clamp(min=1.0)
+
+
+def feature_size(backbone: PreTrainedModel) -> int:
+    """Length of the vectors that `represent` gives."""
+    if isinstance(backbone.config, TimmWrapperConfig):
+        model: Any = backbone.timm_model
+        return int(getattr(model, "head_hidden_size", None) or model.num_features)
+    return int(backbone.config.hidden_size)
+
+
+def _timm_backbone(name: str, pretrained: bool, weights: str | Path | None) -> PreTrainedModel:
+    if weights is not None and not Path(weights).is_file():
+        raise ValueError(
+            f"weights must be a safetensors file with the weights of {name!r}; there is no file {weights}."
+        )
+    overlay = {"pretrained_cfg_overlay": {"file": str(weights)}} if weights is not None else {}
+    try:
+        model = timm.create_model(name, pretrained=pretrained, num_classes=0, **overlay)
+    except (OSError, RuntimeError) as error:
+        raise ValueError(
+            f"The weights of the timm model {name!r} could not be loaded. Give weights= (a safetensors file), "
+            f"pretrained=False for random ones, or check the network. {error}"
+        ) from error
+    # The image processor reads mean, deviation and size from here.
+    config = TimmWrapperConfig(architecture=name, pretrained_cfg=model.pretrained_cfg, num_labels=0)
+    backbone = AutoModel.from_config(config)
+    backbone.timm_model.load_state_dict(model.state_dict())
+    return backbone
+
+
+def _without_pooler(config: PreTrainedConfig) -> dict[str, bool]:
+    """``add_pooling_layer=False`` where the architecture knows it: a pooler would get no gradient."""
+    cls = MODEL_MAPPING.get(type(config), None)
+    parameters = inspect.signature(cls.__init__).parameters if inspect.isclass(cls) else {}
+    return {"add_pooling_layer": False} if "add_pooling_layer" in parameters else {}

@@ -1,0 +1,73 @@
+"""Configurations of the encoder and of the backbone for precomputed features."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from huggingface_hub.dataclasses import strict
+from transformers import AutoConfig, PreTrainedConfig
+
+Pooling = Literal["first", "mean", "pooled"]
+
+
+@strict
+class FeatureBackboneConfig(PreTrainedConfig):
+    """Configuration of a residual MLP over precomputed feature vectors.
+
+    Attributes:
+        feature_dim: Length of the vectors that come in, and of the features that go out.
+        num_layers: Residual blocks; 0 passes the vectors on as they are.
+        dropout: Dropout within a block.
+    """
+
+    model_type = "mlcl_features"
+
+    feature_dim: int = 768
+    num_layers: int = 1
+    dropout: float = 0.1
+
+    @property
+    def hidden_size(self) -> int:
+        """Length of the features."""
+        return self.feature_dim
+
+
+@strict
+class MLCLConfig(PreTrainedConfig):
+    """Configuration of `MLCLModel`: a backbone, a projection head, a prototype per label, perhaps a linear classifier.
+
+    Attributes:
+        backbone_config: Configuration of the backbone: of any text encoder, a `TimmWrapperConfig`, or a
+            `FeatureBackboneConfig`. RoBERTa's by default.
+        projection_dim: Length d of embeddings and prototypes.
+        pooling: How a text becomes one vector: its ``first`` token or the ``mean`` of all; ``pooled`` where the
+            backbone gives one vector by itself (images, features).
+        classifier: Whether there is a linear layer from features to logits, as losses on logits need it.
+
+    Example:
+        >>> from transformers import BertConfig
+        >>> config = MLCLConfig(backbone_config=BertConfig(hidden_size=32), num_labels=5)
+        >>> config.num_labels, config.projection_dim, config.pooling
+        (5, 256, 'first')
+    """
+
+    model_type = "mlcl"
+    sub_configs = {"backbone_config": AutoConfig}  # noqa: RUF012
+    keys_to_ignore_at_inference = ["features", "embeddings", "prototypes"]  # noqa: RUF012
+
+    backbone_config: PreTrainedConfig | dict[str, Any] | None = None
+    projection_dim: int = 256
+    pooling: Pooling = "first"
+    classifier: bool = False
+
+    def __post_init__(self, **kwargs: Any) -> None:
+        """Make a configuration of the backbone from its dictionary."""
+        if self.backbone_config is None:
+            self.backbone_config = AutoConfig.for_model("roberta")
+        elif isinstance(self.backbone_config, dict):
+            settings = dict(self.backbone_config)
+            self.backbone_config = AutoConfig.for_model(settings.pop("model_type", "roberta"), **settings)
+        if getattr(self.backbone_config, "model_type", None) in ("timm_wrapper", "mlcl_features"):
+            self.pooling = "pooled"
+        kwargs.setdefault("problem_type", "multi_label_classification")
+        super().__post_init__(**kwargs)

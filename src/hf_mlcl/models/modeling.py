@@ -1,0 +1,279 @@
+"""`MLCLModel`: backbone, projection head, label prototypes, and a linear classifier where logits are wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+from transformers import AutoConfig, AutoModel, PreTrainedModel
+from transformers import initialization as init
+from transformers.utils import ModelOutput
+
+from hf_mlcl.models.backbones import backbone_from_config, feature_size, load_backbone, represent
+from hf_mlcl.models.configuration import FeatureBackboneConfig, MLCLConfig, Pooling
+
+
+@dataclass
+class MLCLOutput(ModelOutput):
+    """What `MLCLModel` returns.
+
+    Attributes:
+        features: The backbone's representation (batch, hidden): what linear evaluation and users work with.
+        embeddings: Projected features (batch, projection_dim), raw: what contrastive losses work with.
+        prototypes: One vector a label (num_labels, projection_dim), raw.
+        logits: (batch, num_labels), where the model has a classifier.
+    """
+
+    features: Tensor | None = None
+    embeddings: Tensor | None = None
+    prototypes: Tensor | None = None
+    logits: Tensor | None = None
+
+
+class ProjectionHead(nn.Module):
+    """W2 relu(W1 x): the study's projection, dropped after training."""
+
+    def __init__(self, hidden: int, dim: int) -> None:
+        super().__init__()
+        self.hidden = nn.Linear(hidden, hidden, bias=False)
+        self.out = nn.Linear(hidden, dim, bias=False)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Project (batch, hidden) to (batch, dim)."""
+        projected: Tensor = self.out(torch.relu(self.hidden(features)))
+        return projected
+
+
+class LabelPrototypes(nn.Module):
+    """One learned vector a label."""
+
+    def __init__(self, num_labels: int, dim: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(num_labels, dim))
+
+    def forward(self) -> Tensor:
+        """The vectors; a copy, since DDP cannot follow a parameter that a forward pass returns itself."""
+        return self.weight.clone()
+
+
+class MLCLModel(PreTrainedModel):
+    """An encoder for multi-label contrastive learning.
+
+    Make one with `from_backbone`; `save_pretrained`, `from_pretrained` and the Auto classes work as for any model.
+
+    Attributes:
+        embedding_chunk_size: Rows that the encoder computes at a time while training, with exact gradients for the
+            whole batch; None for all at once. Activations take the memory of one chunk, and a forward pass more time.
+
+    Example:
+        >>> from transformers import BertConfig
+        >>> backbone = BertConfig(vocab_size=100, hidden_size=32, num_hidden_layers=1, num_attention_heads=2)
+        >>> model = MLCLModel(MLCLConfig(backbone_config=backbone, num_labels=5, projection_dim=8))
+        >>> output = model(input_ids=torch.tensor([[1, 2, 3], [4, 5, 6]]))
+        >>> output.features.shape, output.embeddings.shape, output.prototypes.shape
+        (torch.Size([2, 32]), torch.Size([2, 8]), torch.Size([5, 8]))
+    """
+
+    config_class = MLCLConfig
+    base_model_prefix = "mlcl"
+    supports_gradient_checkpointing = True
+    accepts_loss_kwargs = False
+    _supports_sdpa = True
+    _supports_flash_attn = True
+    _supports_flex_attn = True
+    _supports_attention_backend = True
+
+    def __init__(self, config: MLCLConfig, backbone: PreTrainedModel | None = None) -> None:
+        super().__init__(config)
+        self.backbone = backbone_from_config(config.backbone_config) if backbone is None else backbone
+        self.main_input_name = self.backbone.main_input_name
+        hidden = feature_size(self.backbone)
+        self.projection = ProjectionHead(hidden, config.projection_dim)
+        self.prototypes = LabelPrototypes(config.num_labels, config.projection_dim)
+        self.classifier = nn.Linear(hidden, config.num_labels) if config.classifier else None
+        self.embedding_chunk_size: int | None = None
+        self.post_init()
+
+    @classmethod
+    def from_backbone(
+        cls,
+        name: str,
+        label_names: Sequence[str],
+        *,
+        projection_dim: int = 256,
+        pooling: Pooling = "first",
+        classifier: bool = False,
+        pretrained: bool = True,
+        weights: str | Path | None = None,
+        **kwargs: Any,
+    ) -> MLCLModel:
+        """Wrap a backbone.
+
+        Args:
+            name: A text encoder that AutoModel loads (Hub id or local folder), ``"timm/..."`` on the Hub, or the name
+                of a timm architecture.
+            label_names: The labels, in the order of their ids.
+            projection_dim: Length of embeddings and prototypes.
+            pooling: ``"first"`` token or ``"mean"`` of a text's tokens; images and features are pooled by themselves.
+            classifier: Whether to add a linear classifier; the trainer adds it by itself where the loss needs logits.
+            pretrained: Whether to load the backbone's weights.
+            weights: A safetensors file with the weights of a timm architecture.
+            **kwargs: For the backbone's ``from_pretrained``, such as ``attn_implementation`` or ``revision``.
+
+        Example:
+            >>> model = MLCLModel.from_backbone("resnet18", ["cat", "dog"], pretrained=False)
+            >>> model(pixel_values=torch.randn(2, 3, 64, 64)).features.shape
+            torch.Size([2, 512])
+        """
+        backbone = load_backbone(name, pretrained=pretrained, weights=weights, **kwargs)
+        return cls._around(backbone, label_names, projection_dim=projection_dim, pooling=pooling, classifier=classifier)
+
+    @classmethod
+    def from_features(
+        cls,
+        feature_dim: int,
+        label_names: Sequence[str],
+        *,
+        num_layers: int = 1,
+        dropout: float = 0.1,
+        projection_dim: int = 256,
+        classifier: bool = False,
+    ) -> MLCLModel:
+        """An encoder over precomputed vectors: trains in seconds on frozen embeddings of any origin.
+
+        Args:
+            feature_dim: Length of the vectors, given to the model as ``feature_values``.
+            label_names: The labels, in the order of their ids.
+            num_layers: Residual blocks.
+            dropout: Dropout in them.
+            projection_dim: Length of embeddings and prototypes.
+            classifier: Whether to add a linear classifier.
+
+        Example:
+            >>> model = MLCLModel.from_features(16, ["a", "b", "c"])
+            >>> model(feature_values=torch.randn(2, 16)).embeddings.shape
+            torch.Size([2, 256])
+        """
+        config = FeatureBackboneConfig(feature_dim=feature_dim, num_layers=num_layers, dropout=dropout)
+        return cls._around(
+            backbone_from_config(config), label_names, projection_dim=projection_dim, classifier=classifier
+        )
+
+    @classmethod
+    def _around(cls, backbone: PreTrainedModel, label_names: Sequence[str], **settings: Any) -> MLCLModel:
+        names = list(label_names)
+        if isinstance(label_names, str) or len(names) != len(set(names)) or not names:
+            raise ValueError(f"label_names must be a list of different names, one per label; got {label_names!r}.")
+        config = MLCLConfig(
+            backbone_config=backbone.config,
+            id2label=dict(enumerate(names)),
+            label2id={name: i for i, name in enumerate(names)},
+            **settings,
+        )
+        for parameter in backbone.parameters():
+            parameter._is_hf_initialized = True  # loaded: only what is new gets drawn
+        return cls(config, backbone)
+
+    def _init_weights(self, module: nn.Module) -> None:
+        if isinstance(module, ProjectionHead):
+            init.xavier_uniform_(module.hidden.weight)
+            init.xavier_uniform_(module.out.weight)
+        elif isinstance(module, LabelPrototypes):
+            init.xavier_uniform_(module.weight)
+        elif module is self.classifier:
+            init.xavier_uniform_(module.weight)
+            init.zeros_(module.bias)
+
+    def add_classifier(self) -> None:
+        """Add a linear classifier on the features, if there is none."""
+        if self.classifier is None:
+            device = self.prototypes.weight.device
+            self.classifier = nn.Linear(feature_size(self.backbone), self.config.num_labels).to(device, self.dtype)
+            self._init_weights(self.classifier)
+            self.config.classifier = True
+
+    def get_input_embeddings(self) -> nn.Module:
+        """Those of the backbone."""
+        embeddings: nn.Module = self.backbone.get_input_embeddings()
+        return embeddings
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        pixel_values: Tensor | None = None,
+        feature_values: Tensor | None = None,
+    ) -> MLCLOutput:
+        """Encode a batch. Which inputs there are depends on the backbone."""
+        given = {
+            "input_ids": input_ids,
+            "attention_mask": attention_mask,
+            "token_type_ids": token_type_ids,
+            "position_ids": position_ids,
+            "inputs_embeds": inputs_embeds,
+            "pixel_values": pixel_values,
+            "feature_values": feature_values,
+        }
+        inputs = {name: value for name, value in given.items() if value is not None}
+        if self.main_input_name not in inputs and "inputs_embeds" not in inputs:
+            raise ValueError(
+                f"{self.main_input_name} is missing: this model's backbone is {type(self.backbone).__name__}."
+            )
+        batch = len(next(iter(inputs.values())))
+        chunk = self.embedding_chunk_size
+        if chunk is None or chunk >= batch or not (self.training and torch.is_grad_enabled()):
+            encoded = self._encode(inputs)
+        else:
+            parts = [
+                self._encode_later({k: v[i : i + chunk] for k, v in inputs.items()}) for i in range(0, batch, chunk)
+            ]
+            encoded = tuple(torch.cat(part) if part[0] is not None else None for part in zip(*parts, strict=True))
+        features, embeddings, logits = encoded
+        return MLCLOutput(features=features, embeddings=embeddings, prototypes=self.prototypes(), logits=logits)
+
+    def _encode(self, inputs: dict[str, Tensor]) -> tuple[Tensor | None, ...]:
+        features = represent(self.backbone(**inputs), inputs.get("attention_mask"), self.config.pooling)
+        logits = None if self.classifier is None else self.classifier(features)
+        return features, self.projection(features), logits
+
+    def _encode_later(self, inputs: dict[str, Tensor]) -> tuple[Tensor | None, ...]:
+        """Encode without keeping activations; the backward pass computes them again, with the same dropout."""
+        encoded: tuple[Tensor | None, ...] = checkpoint(
+            self._encode, inputs, use_reentrant=False, context_fn=lambda: (nullcontext(), self._frozen_statistics())
+        )
+        return encoded
+
+    @contextmanager
+    def _frozen_statistics(self) -> Iterator[None]:
+        """Keeps batch normalisation from counting a chunk a second time when it is computed again."""
+        norms = [m for m in self.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm) and m.track_running_stats]
+        before = [(norm.momentum, norm.num_batches_tracked.clone()) for norm in norms]  # type: ignore[union-attr]
+        for norm in norms:
+            norm.momentum = 0.0
+        try:
+            yield
+        finally:
+            for norm, (momentum, count) in zip(norms, before, strict=True):
+                norm.momentum = momentum
+                norm.num_batches_tracked.copy_(count)  # type: ignore[union-attr]
+
+    def save_backbone(self, folder: str | Path) -> None:
+        """Save the bare backbone as itself: AutoModel loads it, with no trace of this package.
+
+        Args:
+            folder: Where to write its configuration and safetensors weights.
+        """
+        self.backbone.save_pretrained(folder)
+
+
+AutoConfig.register("mlcl", MLCLConfig)
+AutoModel.register(MLCLConfig, MLCLModel)

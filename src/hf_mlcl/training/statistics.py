@@ -1,0 +1,70 @@
+"""What people look at while training, collected on the device and read only when it is logged."""
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from hf_mlcl.losses import LossParts
+from hf_mlcl.losses.engine import PairCounts
+from hf_mlcl.training.global_batch import GlobalLoss
+
+
+class TrainingStatistics:
+    """Sums over the steps since the last log.
+
+    Adding to them costs a few operations on scalars and never waits for the device. `flush` adds the ranks' sums, so
+    every rank has to call it.
+    """
+
+    def __init__(self) -> None:
+        self._sums: dict[str, Tensor] = {}
+        self._anchors = 0
+        self._steps = 0
+
+    def add(self, loss: GlobalLoss, embeddings: Tensor | None) -> None:
+        """Take in one step."""
+        self._steps += 1
+        if len(loss.parts) > 1:
+            for name, value in loss.parts.items():
+                self._add(f"part:{name}", value)
+        if loss.contrastive is not None and loss.contrastive.counts is not None:
+            self._anchors += loss.contrastive.anchors
+            self._add("valid_anchors", loss.contrastive.valid_anchors)
+            for name, value in loss.contrastive.counts._asdict().items():
+                self._add(name, value)
+            if embeddings is not None:
+                norms = torch.linalg.vector_norm(embeddings.detach().float(), dim=1)
+                self._add("norm", norms.sum())
+                self._add("rows", norms.new_tensor(float(len(norms))) if False else norms.new_ones(()) * len(norms))
+
+    def flush(self) -> dict[str, float]:
+        """Means over the steps since the last call, over all ranks, as plain numbers."""
+        if not self._steps:
+            return {}
+        names = sorted(self._sums)
+        world = dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+        logs: dict[str, float] = {}
+        if names:
+            values = torch.stack([self._sums[name].float() for name in names])
+            anchors = values.new_tensor([float(self._anchors)])
+            values = torch.cat([values, anchors])
+            if world > 1:
+                dist.all_reduce(values)
+            *numbers, all_anchors = values.tolist()
+            sums = dict(zip(names, numbers, strict=True))
+            for name in names:
+                if name.startswith("part:"):
+                    logs[f"loss_{name.removeprefix('part:')}"] = sums[name] / (self._steps * world)
+            if "positives" in sums:
+                counts = PairCounts(*(torch.tensor(sums[name]) for name in PairCounts._fields))
+                parts = LossParts(counts.pairs, counts.pairs, int(all_anchors), torch.tensor(sums["valid_anchors"]), counts)
+                logs |= {name: value.item() for name, value in parts.statistics().items()}
+                logs["embedding_norm"] = sums["norm"] / max(sums["rows"], 1.0)
+        self._sums, self._anchors, self._steps = {}, 0, 0
+        return logs
+
+    def _add(self, name: str, value: Tensor) -> None:
+        value = value.detach()
+        self._sums[name] = self._sums[name] + value if name in self._sums else value

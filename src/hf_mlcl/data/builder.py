@@ -173,7 +173,9 @@ class CorpusBuilder(GeneratorBasedBuilder):  # type: ignore[misc]
                 yield rows, row
                 rows += 1
         if rows == 0:
-            raise CorpusFileError(f"The {split} split of {self.FACTS.name} has no example.\n{self.manual_instructions()}")
+            raise CorpusFileError(
+                f"The {split} split of {self.FACTS.name} has no example.\n{self.manual_instructions()}"
+            )
 
     def _row(self, example: Example) -> dict[str, Any] | None:
         labels = set()

@@ -58,7 +58,7 @@ class Problems:
         >>> problems = Problems()
         >>> problems.add("image left out", "a.zip: 7.jpg: truncated")
         >>> print(problems.summary("voc2007"))
-        voc2007 was built with 1 problem (strict=True raises at the first): 1 × image left out:
+        voc2007 was built with 1 problem (strict=True raises at the first): 1 image left out:
           a.zip: 7.jpg: truncated
     """
 
@@ -74,12 +74,13 @@ class Problems:
 
     def summary(self, corpus: str) -> str:
         """The closing report: how many of each kind, then their names."""
-        kinds = ", ".join(f"{count} × {kind}" for kind, count in Counter(kind for kind, _ in self.found).items())
+        kinds = ", ".join(f"{count} {kind}" for kind, count in Counter(kind for kind, _ in self.found).items())
         details = [detail for _, detail in self.found]
         named = "\n  ".join(details[:NAMED_AT_MOST])
         more = f"\n  … and {len(details) - NAMED_AT_MOST} more" if len(details) > NAMED_AT_MOST else ""
         plural = "problem" if len(details) == 1 else "problems"
-        return f"{corpus} was built with {len(details)} {plural} (strict=True raises at the first): {kinds}:\n  {named}{more}"
+        opening = f"{corpus} was built with {len(details)} {plural} (strict=True raises at the first)"
+        return f"{opening}: {kinds}:\n  {named}{more}"
 
     def to_json(self) -> str:
         """The full list as JSON, to lie beside the built corpus."""

@@ -92,6 +92,6 @@ class CorpusFacts:
             return self.summary
         small = f" Small: {self.study.small_sizes}." if self.study.small_sizes else ""
         return (
-            f"{self.summary} In the study (arXiv 2412.00101): {self.study.sizes} examples, {self.study.num_labels} labels, "
-            f"{self.study.labels_per_example} labels an example.{small}"
+            f"{self.summary} In the study (arXiv 2412.00101): {self.study.sizes} examples, {self.study.num_labels} "
+            f"labels, {self.study.labels_per_example} labels an example.{small}"
         )

@@ -30,7 +30,7 @@ def image_defect(data: bytes) -> str | None:
             with Image.open(io.BytesIO(data)) as image:
                 width, height = image.size
                 if width * height > MAX_PIXELS:
-                    return f"{width} × {height} pixels are more than an image may have"
+                    return f"{width} x {height} pixels are more than an image may have"
                 image.draft("RGB", (width // 8, height // 8))
                 image.load()
     except UnidentifiedImageError:

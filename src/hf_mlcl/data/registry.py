@@ -110,7 +110,9 @@ def corpus_builder(
     if size not in SIZES:
         raise ValueError(f"size={size!r} is not known: pass one of {', '.join(map(repr, SIZES))}.")
     if size == "small" and facts.small_sizes is None:
-        raise ValueError(f"size='small' is not there for {name}: the study has no small version of it. Pass size='full'.")
+        raise ValueError(
+            f"size='small' is not there for {name}: the study has no small version of it. Pass size='full'."
+        )
     key = "built-in"
     if data_dir is not None:
         data_dir = os.path.abspath(os.path.expanduser(os.fspath(data_dir)))

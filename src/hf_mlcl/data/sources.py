@@ -70,8 +70,8 @@ class _Bounded(io.RawIOBase):
             self._left -= len(data)
             if self._left < 0:
                 raise CorpusFileError(
-                    f"{self._path}: {self._member or 'its content'} unpacks to more bytes than it may: it looks like an "
-                    f"archive bomb. Get the file from its official source.",
+                    f"{self._path}: {self._member or 'its content'} unpacks to more bytes than it may: it looks like "
+                    f"an archive bomb. Get the file from its official source.",
                     self._path,
                 )
             buffer[: len(data)] = data
@@ -253,7 +253,7 @@ class SourceTree:
             yield from (member for member in members if wanted(member.name))
 
     def files(self) -> Iterator[tuple[str, str]]:
-        """Every file on disk as (path, name relative to its root), sorted; links between folders may not form a loop."""
+        """Every file on disk as (path, name relative to its root), sorted; a loop of links is walked once."""
         for root in self.roots:
             if os.path.isfile(root):
                 yield root, os.path.basename(root)

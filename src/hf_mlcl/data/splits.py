@@ -118,9 +118,9 @@ def partition(
     part = np.full(len(keys), 2, dtype=np.uint8)
     in_train = covering_draw(keys, labels, train, seed)
     part[in_train] = 0
-    rest = np.flatnonzero(~in_train)
+    rest = np.flatnonzero(~in_train).tolist()
     in_validation = covering_draw([keys[i] for i in rest], [labels[i] for i in rest], validation, seed)
-    part[rest[in_validation]] = 1
+    part[np.asarray(rest, dtype=np.int64)[in_validation]] = 1
     return part
 
 

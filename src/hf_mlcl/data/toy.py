@@ -15,7 +15,7 @@ def draw_labels(
     """Draw the labels of one example.
 
     A first label comes from a power law over all labels: the long tail. Others follow it: from its own group often, and
-    from the group after its own sometimes. So labels are correlated, and the rare ones mostly appear beside frequent ones.
+    from the group after its own sometimes. So labels are correlated, and rare ones mostly appear beside frequent ones.
 
     Args:
         rng: Source of chance.
@@ -38,9 +38,7 @@ def draw_labels(
     return sorted(chosen)
 
 
-def generated(
-    make: Callable[[np.random.Generator], Example], start: int, count: int, seed: int
-) -> Stream:
+def generated(make: Callable[[np.random.Generator], Example], start: int, count: int, seed: int) -> Stream:
     """A stream of generated examples. Each has a generator of its own, so that none depends on how many come before."""
 
     def stream() -> Iterator[Example]:

@@ -12,12 +12,12 @@ from hf_mlcl.data.rows import checked_header, csv_rows, flagged, malformed
 from hf_mlcl.data.sources import SourceTree
 from hf_mlcl.data.splits import Example, Stream
 
-LABELS = (
-    "cmp-lg cond-mat.dis-nn cond-mat.stat-mech cs.AI cs.CC cs.CE cs.CG cs.CL cs.CR cs.CV cs.CY cs.DB cs.DC cs.DL cs.DM "
-    "cs.DS cs.FL cs.GT cs.HC cs.IR cs.IT cs.LG cs.LO cs.MA cs.MM cs.MS cs.NA cs.NE cs.NI cs.PF cs.PL cs.RO cs.SC cs.SE "
-    "cs.SI cs.SY math.CO math.IT math.LO math.NA math.NT math.OC math.PR math.ST nlin.AO physics.data-an physics.soc-ph "
-    "q-bio.NC q-bio.QM quant-ph stat.AP stat.ME stat.ML stat.TH"
-).split()
+LABELS = str.split(
+    "cmp-lg cond-mat.dis-nn cond-mat.stat-mech cs.AI cs.CC cs.CE cs.CG cs.CL cs.CR cs.CV cs.CY cs.DB cs.DC cs.DL "
+    "cs.DM cs.DS cs.FL cs.GT cs.HC cs.IR cs.IT cs.LG cs.LO cs.MA cs.MM cs.MS cs.NA cs.NE cs.NI cs.PF cs.PL cs.RO "
+    "cs.SC cs.SE cs.SI cs.SY math.CO math.IT math.LO math.NA math.NT math.OC math.PR math.ST nlin.AO physics.data-an "
+    "physics.soc-ph q-bio.NC q-bio.QM quant-ph stat.AP stat.ME stat.ML stat.TH"
+)
 CSV_FILES = {"train": "train.csv", "validation": "dev.csv", "test": "test.csv"}
 SGM_SUFFIXES = {"train": "train", "validation": "val", "test": "test"}
 SMALL_FOLDER = "aapd-10"

@@ -10,11 +10,11 @@ from hf_mlcl.data.facts import CorpusFacts, RemoteFile, SplitSizes, StudyStatist
 from hf_mlcl.data.sources import SourceTree
 from hf_mlcl.data.splits import Example, Stream, repartition
 
-LABELS = (
+LABELS = str.split(
     "alt.atheism comp.graphics comp.os.ms-windows.misc comp.sys.ibm.pc.hardware comp.sys.mac.hardware comp.windows.x "
     "misc.forsale rec.autos rec.motorcycles rec.sport.baseball rec.sport.hockey sci.crypt sci.electronics sci.med "
     "sci.space soc.religion.christian talk.politics.guns talk.politics.mideast talk.politics.misc talk.religion.misc"
-).split()
+)
 HELD_OUT = 0.1
 """Part of the official training posts that becomes the validation split."""
 POST = re.compile(r"(?:.*/)?20news-bydate-(train|test)/([^/]+)/([^/]+)")

@@ -27,9 +27,9 @@ FACTS = CorpusFacts(
 }""",
     study=StudyStatistics("125.4k / 41.9k / 41.9k", 81, 2.4, "25.1k / 41.9k / 41.9k"),
     manual=(
-        "put ConceptsList/Concepts81.txt, Groundtruth/AllLabels (81 files Labels_<concept>.txt), ImageList/Imagelist.txt, "
-        "ImageList/TrainImagelist.txt and ImageList/TestImagelist.txt of the official release into a folder, packed or "
-        "not, and the images (request them from the authors) beside them under the names of the image list, such as "
+        "put ConceptsList/Concepts81.txt, Groundtruth/AllLabels (81 files Labels_<concept>.txt), "
+        "ImageList/Imagelist.txt, ImageList/TrainImagelist.txt and ImageList/TestImagelist.txt of the official release "
+        "into a folder, packed or not, and the images (request them from the authors) beside them under the names of the image list, such as "
         "Flickr/actor/0001_2124494179.jpg."
     ),
     download_all=False,
@@ -71,7 +71,9 @@ class Nuswide(CorpusBuilder):
             return [text for _, text in member.lines()]
 
     def _listed(self, found: dict[str, str], name: str) -> list[str]:
-        return [posixpath.basename(line.strip().replace("\\", "/")) for line in self._lines(found, name) if line.strip()]
+        return [
+            posixpath.basename(line.strip().replace("\\", "/")) for line in self._lines(found, name) if line.strip()
+        ]
 
     def _labels(
         self, found: dict[str, str], concepts: Sequence[str], image_list: str, suffix: str
@@ -108,8 +110,8 @@ class Nuswide(CorpusBuilder):
             return set(self._listed(found, "TrainImagelist.txt"))
         self.problems.add(
             "official split missing",
-            "TrainImagelist.txt is not there, so that a seeded draw of the official size takes its place: results cannot "
-            "be compared with others'",
+            "TrainImagelist.txt is not there, so that a seeded draw of the official size takes its place: results "
+            "cannot be compared with others'",
         )
         ordered = sorted(images, key=lambda image: (seeded_rank(image), image))
         return set(ordered[: round(len(ordered) * OFFICIAL_TRAIN / OFFICIAL_ALL)])

@@ -19,13 +19,13 @@ from hf_mlcl.data.sources import Member, SourceTree
 from hf_mlcl.data.splits import Example, Stream, covering_draw, partition, scaled
 from hf_mlcl.data.xml_text import parse_xml
 
-TOPICS = (
+TOPICS = str.split(
     "C11 C12 C13 C14 C15 C151 C1511 C152 C16 C17 C171 C172 C173 C174 C18 C181 C182 C183 C21 C22 C23 C24 C31 C311 C312 "
-    "C313 C32 C33 C331 C34 C41 C411 C42 CCAT E11 E12 E121 E13 E131 E132 E14 E141 E142 E143 E21 E211 E212 E31 E311 E312 "
-    "E313 E41 E411 E51 E511 E512 E513 E61 E71 ECAT G15 G151 G152 G153 G154 G155 G156 G157 G158 G159 GCAT GCRIM GDEF GDIP "
-    "GDIS GENT GENV GFAS GHEA GJOB GMIL GOBIT GODD GPOL GPRO GREL GSCI GSPO GTOUR GVIO GVOTE GWEA GWELF M11 M12 M13 M131 "
-    "M132 M14 M141 M142 M143 MCAT"
-).split()
+    "C313 C32 C33 C331 C34 C41 C411 C42 CCAT E11 E12 E121 E13 E131 E132 E14 E141 E142 E143 E21 E211 E212 E31 E311 "
+    "E312 E313 E41 E411 E51 E511 E512 E513 E61 E71 ECAT G15 G151 G152 G153 G154 G155 G156 G157 G158 G159 GCAT GCRIM "
+    "GDEF GDIP GDIS GENT GENV GFAS GHEA GJOB GMIL GOBIT GODD GPOL GPRO GREL GSCI GSPO GTOUR GVIO GVOTE GWEA GWELF M11 "
+    "M12 M13 M131 M132 M14 M141 M142 M143 MCAT"
+)
 KEPT_TOPICS = 91
 TRAIN_IDS = range(2286, 26151)
 """The training documents of the LYRL2004 split."""
@@ -56,8 +56,8 @@ FACTS = CorpusFacts(
         ),
     ),
     manual=(
-        "sign the agreement at NIST to get the two CDs of Reuters Corpus Volume 1, and copy them into a folder: the zip "
-        "files of each day (19960820.zip …), or unpacked, the files <id>newsML.xml. The topic assignments "
+        "sign the agreement at NIST to get the two CDs of Reuters Corpus Volume 1, and copy them into a folder: the "
+        "zip files of each day (19960820.zip …), or unpacked, the files <id>newsML.xml. The topic assignments "
         "rcv1v2.topics.qrels.gz are downloaded if they are not in the folder."
     ),
     download_all=False,
@@ -101,7 +101,7 @@ class Rcv1(CorpusBuilder):
         in_pool = np.isin(table.documents, np.arange(TRAIN_IDS.start, TRAIN_IDS.stop))
         pool = np.flatnonzero(in_pool)
         keys = [str(table.documents[row]) for row in pool]
-        topics = [table.names(row) for row in pool]
+        topics = [table.names(int(row)) for row in pool]
         part = np.full(len(table.documents), 2, dtype=np.uint8)
         part[pool] = covering_draw(keys, topics, int(HELD_OUT * len(pool)))
         labels = kept_topics(table, part)

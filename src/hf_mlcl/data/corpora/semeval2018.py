@@ -11,7 +11,7 @@ from hf_mlcl.data.rows import checked_header, flagged, malformed
 from hf_mlcl.data.sources import Member, SourceTree
 from hf_mlcl.data.splits import Example, Stream
 
-LABELS = "anger anticipation disgust fear joy love optimism pessimism sadness surprise trust".split()
+LABELS = str.split("anger anticipation disgust fear joy love optimism pessimism sadness surprise trust")
 FILES = {
     "train": "2018-E-c-En-train.txt",
     "validation": "2018-E-c-En-dev.txt",

@@ -17,15 +17,15 @@ from hf_mlcl.data.splits import Example, subset
 from hf_mlcl.data.toy import draw_labels, generated
 
 SEED = 20_241_201
-SIDE, OVERSAMPLED = 48, 96
+SIDE, OVERSAMPLED = 32, 64
 GROUPS = ((0, 5, 10), (1, 6, 11), (2, 7, 12), (3, 8, 13), (4, 9, 14))
 
 FACTS = CorpusFacts(
     name="toy_images",
     kind="image",
     summary=(
-        "Generated colour pictures of 48 × 48 pixels in which objects of 15 kinds overlap and vary in place, size, turn "
-        "and colour; kinds are correlated and long-tailed."
+        "Generated colour pictures of 32 x 32 pixels in which objects of 15 kinds overlap and vary in place, size, "
+        "turn and colour; kinds are correlated and long-tailed."
     ),
     homepage="https://github.com/hf-mlcl/hf-mlcl",
     license="Apache-2.0",
@@ -84,19 +84,18 @@ LABELS = tuple(KINDS)
 
 def _colour(rng: np.random.Generator, label: int) -> tuple[int, int, int]:
     """Three kinds share a favourite hue, and any may take another: colour hints at a kind and does not tell it."""
-    hue = (label % 5) / 5 + rng.normal(0, 0.05) if rng.random() < 0.75 else rng.random()
+    hue = (label % 5) / 5 + rng.normal(0, 0.05) if rng.random() < 0.85 else rng.random()
     red, green, blue = colorsys.hsv_to_rgb(hue % 1.0, rng.uniform(0.55, 1.0), rng.uniform(0.6, 1.0))
     return int(255 * red), int(255 * green), int(255 * blue)
 
 
 def _background(rng: np.random.Generator) -> Image.Image:
-    corners = rng.integers(20, 200, (2, 2, 3), dtype=np.uint8)
+    corners = rng.integers(40, 170, (2, 2, 3), dtype=np.uint8)
     return Image.fromarray(corners).resize((OVERSAMPLED, OVERSAMPLED), Image.Resampling.BILINEAR)
 
 
 def _draw_object(rng: np.random.Generator, picture: Image.Image, label: int) -> None:
-    # Frequent kinds are small and rare ones large, so that no kind is lost because it is rare and hidden.
-    radius = rng.uniform(0.15, 0.30) * OVERSAMPLED
+    radius = rng.uniform(0.17, 0.34) * OVERSAMPLED
     x, y = rng.uniform(0.2, 0.8, 2) * OVERSAMPLED
     turn = rng.normal(0, 0.35)
     place: Callable[[Points], Points] = lambda points: [  # noqa: E731
@@ -118,7 +117,7 @@ def _draw_object(rng: np.random.Generator, picture: Image.Image, label: int) -> 
 
 def make_picture(rng: np.random.Generator) -> Example:
     """One picture: its objects in random order over a soft background, slightly blurred, with noise."""
-    labels = draw_labels(rng, GROUPS, tail=0.8, in_group=0.3, across=0.4)
+    labels = draw_labels(rng, GROUPS, tail=1.0, in_group=0.35, across=0.4)
     picture = _background(rng)
     objects = [label for label in labels for _ in range(1 + (rng.random() < 0.25))]
     for index in rng.permutation(len(objects)):

@@ -65,7 +65,8 @@ class Vocabulary:
 def vocabulary() -> Vocabulary:
     """Invented words of two or three syllables."""
     rng = np.random.default_rng(SEED)
-    onsets, vowels = "b d f g k l m n p r s t v z br dr gl kr pl st tr".split(), "a e i o u ai ou".split()
+    onsets = str.split("b d f g k l m n p r s t v z br dr gl kr pl st tr")
+    vowels = str.split("a e i o u ai ou")
     words: dict[str, None] = {}
     needed = COMMON_WORDS + len(THEMES) * (THEME_WORDS + MARKERS) + len(LABELS) * OWN_WORDS
     while len(words) < needed:
@@ -93,7 +94,7 @@ def phrase(label: int) -> tuple[str, str]:
 def make_document(rng: np.random.Generator) -> Example:
     """One document: a sentence of 3 to 9 words a label, mixed with sentences that mean nothing."""
     words = vocabulary()
-    labels = draw_labels(rng, GROUPS, tail=0.9, in_group=0.3, across=0.35)
+    labels = draw_labels(rng, GROUPS, tail=1.15, in_group=0.4, across=0.45)
     sentences = []
     for label in labels:
         theme = label % len(THEMES)
@@ -101,16 +102,16 @@ def make_document(rng: np.random.Generator) -> Example:
         if rng.random() < 0.45:
             sentence.append(str(rng.choice(words.own[label])))
         rng.shuffle(sentence)
-        if rng.random() < 0.9:
+        if rng.random() < 0.8:
             place = rng.integers(0, len(sentence) + 1)
             sentence[place:place] = phrase(label)
         sentences.append(sentence)
     for _ in range(rng.integers(2, 5)):
         sentence = list(rng.choice(words.common, rng.integers(4, 9)))
         if rng.random() < 0.5:  # a word that hints at a label which is not there
-            sentence.append(str(rng.choice(words.own[rng.integers(len(LABELS))])))
+            sentence.append(str(rng.choice(words.own[int(rng.integers(len(LABELS)))])))
         if rng.random() < 0.4:
-            sentence.append(str(rng.choice(words.markers[rng.integers(len(THEMES))])))
+            sentence.append(str(rng.choice(words.markers[int(rng.integers(len(THEMES)))])))
         rng.shuffle(sentence)
         sentences.append(sentence)
     order = rng.permutation(len(sentences))

@@ -9,10 +9,10 @@ from hf_mlcl.data.facts import CorpusFacts, RemoteFile, SplitSizes, StudyStatist
 from hf_mlcl.data.sources import Member, SourceTree
 from hf_mlcl.data.xml_text import parse_xml
 
-LABELS = (
-    "aeroplane bicycle bird boat bottle bus car cat chair cow diningtable dog horse motorbike person pottedplant sheep "
-    "sofa train tvmonitor"
-).split()
+LABELS = str.split(
+    "aeroplane bicycle bird boat bottle bus car cat chair cow diningtable dog horse motorbike person pottedplant "
+    "sheep sofa train tvmonitor"
+)
 ID_LIST = re.compile(r"(?:.*/)?ImageSets/Main/(trainval|test)\.txt")
 ANNOTATION = re.compile(r"(?:.*/)?Annotations/([^/]+)\.xml")
 IMAGE = re.compile(r"(?:.*/)?JPEGImages/([^/]+\.jpg)")
@@ -41,8 +41,8 @@ FACTS = CorpusFacts(
         ),
     ),
     manual=(
-        "put VOCtrainval_06-Nov-2007.tar and VOCtest_06-Nov-2007.tar, or the folder VOCdevkit that they unpack to, into "
-        "a folder."
+        "put VOCtrainval_06-Nov-2007.tar and VOCtest_06-Nov-2007.tar, or the folder VOCdevkit that they unpack to, "
+        "into a folder."
     ),
     sizes=SplitSizes(5_011, 2_476, 2_476),
     small_sizes=SplitSizes(1_002, 2_476, 2_476),
@@ -69,7 +69,9 @@ class Voc2007(CorpusBuilder):
                 raise self.missing(f"ImageSets/Main/{part}.txt was")
             without = [name for name in names if name not in labels]
             if without:
-                raise self.missing(f"{len(without)} annotations of {part}, the first Annotations/{without[0]}.xml, were")
+                raise self.missing(
+                    f"{len(without)} annotations of {part}, the first Annotations/{without[0]}.xml, were"
+                )
         train, held_out = ({f"{name}.jpg": labels[name] for name in ids[part]} for part in ("trainval", "test"))
         return Plan(LABELS, self.image_splits(train, held_out, image_key))
 

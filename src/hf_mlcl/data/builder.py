@@ -6,11 +6,14 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from inspect import getsource
+from types import ModuleType
 from typing import Any, ClassVar
 
 import datasets
 from datasets import ClassLabel, DatasetInfo, Features, GeneratorBasedBuilder, Image, List, SplitGenerator, Value
 
+from hf_mlcl.data import toy
 from hf_mlcl.data.download import fetch
 from hf_mlcl.data.errors import CorpusError, CorpusFileError, Problems
 from hf_mlcl.data.facts import CorpusFacts
@@ -222,3 +225,8 @@ def folder_fingerprint(folder: str) -> str:
         status = os.stat(path)
         digest.update(f"{name}\0{status.st_size}\0{status.st_mtime_ns}\n".encode("utf-8", "surrogateescape"))
     return digest.hexdigest()
+
+
+def source_digest(module: ModuleType) -> str:
+    """A digest of the code that generates a built-in corpus: when the code changes, so does the corpus."""
+    return hashlib.blake2b((getsource(module) + getsource(toy)).encode(), digest_size=16).hexdigest()

@@ -83,7 +83,7 @@ class CorpusCard:
             return np.where(own[:, None] > 0, self.co_occurrence / own[:, None], 0.0)
 
     def strongest_pairs(self, number: int = 5) -> list[tuple[str, str, int, float]]:
-        """Pairs that meet most often against chance, as (label, label, examples, lift), among those of 5 examples on."""
+        """Pairs of 5 examples or more that meet most often against chance, as (label, label, examples, lift)."""
         total = max(1, sum(self.split_sizes.values()))
         own = np.diag(self.co_occurrence).astype(np.float64)
         expected = np.outer(own, own) / total

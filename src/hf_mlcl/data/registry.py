@@ -103,7 +103,7 @@ def corpus_builder(
     strict: bool = False,
 ) -> CorpusBuilder:
     """The `datasets` builder of a corpus, for those who want its `info` or its own methods; see `load_corpus`."""
-    from hf_mlcl.data.builder import CorpusBuilder, folder_fingerprint
+    from hf_mlcl.data.builder import CorpusBuilder, folder_fingerprint, source_digest
 
     _check_name(name)
     facts = corpus_facts(name)
@@ -113,13 +113,19 @@ def corpus_builder(
         raise ValueError(
             f"size='small' is not there for {name}: the study has no small version of it. Pass size='full'."
         )
-    key = "built-in"
-    if data_dir is not None:
+    module = importlib.import_module(f"hf_mlcl.data.corpora.{name}")
+    key = "official"
+    if facts.study is None:
+        if data_dir is not None:
+            raise ValueError(
+                f"data_dir={os.fspath(data_dir)!r} has no use for {name}, which is built in. Leave it out."
+            )
+        key = source_digest(module)
+    elif data_dir is not None:
         data_dir = os.path.abspath(os.path.expanduser(os.fspath(data_dir)))
         if not os.path.isdir(data_dir):
             raise ValueError(f"data_dir={data_dir!r} is not a folder. Pass the folder that holds the files of {name}.")
         key = folder_fingerprint(data_dir)
-    module = importlib.import_module(f"hf_mlcl.data.corpora.{name}")
     builder_class = next(
         value
         for value in vars(module).values()

@@ -153,6 +153,17 @@ def chain(*streams: Stream) -> Stream:
     return chained
 
 
+def _keys_and_labels(stream: Stream, seed: int) -> tuple[list[str], list[tuple[str, ...]]]:
+    """One pass over a stream. A digest stands for a key that may be a whole text: 92,000 blurbs need 8 MB, not 100."""
+    keys: list[str] = []
+    labels: list[tuple[str, ...]] = []
+    shared: dict[tuple[str, ...], tuple[str, ...]] = {}
+    for example in stream():
+        keys.append(f"{seeded_rank(example.key, seed):016x}")
+        labels.append(shared.setdefault(example.labels, example.labels))
+    return keys, labels
+
+
 def repartition(stream: Stream, train: float, validation: float, seed: int = SEED) -> dict[str, Stream]:
     """Part a stream anew into train, validation and test, in two passes and without keeping its contents.
 
@@ -162,17 +173,13 @@ def repartition(stream: Stream, train: float, validation: float, seed: int = SEE
         validation: Fraction for validation.
         seed: Seed of the order.
     """
-    keys: list[str] = []
-    labels: list[tuple[str, ...]] = []
-    interned: dict[tuple[str, ...], tuple[str, ...]] = {}
-    for example in stream():
-        # A digest in place of a key that may be a whole text: 92,000 blurbs need 8 MB instead of 100.
-        keys.append(f"{seeded_rank(example.key, seed):016x}")
-        labels.append(interned.setdefault(example.labels, example.labels))
+    keys, labels = _keys_and_labels(stream, seed)
     part = partition(keys, labels, round(train * len(keys)), round(validation * len(keys)), seed)
     return {name: pick(stream, part, value) for value, name in enumerate(("train", "validation", "test"))}
 
 
-def subset(stream: Stream, fraction: float, seed: int = SEED) -> Stream:
-    """A seeded part of a stream that keeps every label where possible."""
-    return repartition(stream, fraction, 0.0, seed)["train"]
+def draw(stream: Stream, fraction: float, seed: int = SEED) -> tuple[Stream, Stream]:
+    """A seeded part of a stream that keeps every label where possible, and what is left of the stream."""
+    keys, labels = _keys_and_labels(stream, seed)
+    drawn = covering_draw(keys, labels, round(fraction * len(keys)), seed)
+    return pick(stream, drawn, 1), pick(stream, drawn, 0)

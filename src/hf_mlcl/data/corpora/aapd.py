@@ -112,10 +112,10 @@ def sgm_stream(sources: SourceTree, text_name: str, label_name: str) -> Stream:
     def stream() -> Iterator[Example]:
         with sources.open_one(text_name) as texts, sources.open_one(label_name) as labels:
             missing = (0, None)
-            for (line, text), (_, names) in zip_longest(texts.lines(), labels.lines(), fillvalue=missing):
+            for (line, text), (label_line, names) in zip_longest(texts.lines(), labels.lines(), fillvalue=missing):
                 if text is None or names is None:
                     short, long = (texts, labels) if text is None else (labels, texts)
-                    raise malformed(short, line or 1, f"the file ends, but {long.origin} has more lines")
+                    raise malformed(short, line or label_line, f"the file ends, but {long.origin} has more lines")
                 yield Example(text.strip(), text.strip(), tuple(names.split()))
 
     return stream

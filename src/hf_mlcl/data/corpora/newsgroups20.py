@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from hf_mlcl.data.builder import CorpusBuilder, Plan
 from hf_mlcl.data.facts import CorpusFacts, RemoteFile, SplitSizes, StudyStatistics
 from hf_mlcl.data.sources import SourceTree
-from hf_mlcl.data.splits import Example, Stream, repartition
+from hf_mlcl.data.splits import Example, Stream, draw
 
 LABELS = str.split(
     "alt.atheism comp.graphics comp.os.ms-windows.misc comp.sys.ibm.pc.hardware comp.sys.mac.hardware comp.windows.x "
@@ -51,9 +51,8 @@ class Newsgroups20(CorpusBuilder):
 
     def plan(self, sources: SourceTree) -> Plan:
         """A tenth of the official training posts is held out for validation."""
-        train = repartition(post_stream(sources, "train"), 1 - HELD_OUT, HELD_OUT)
-        splits = {"train": train["train"], "validation": train["validation"], "test": post_stream(sources, "test")}
-        return Plan(LABELS, splits)
+        validation, train = draw(post_stream(sources, "train"), HELD_OUT)
+        return Plan(LABELS, {"train": train, "validation": validation, "test": post_stream(sources, "test")})
 
 
 def post_stream(sources: SourceTree, part: str) -> Stream:

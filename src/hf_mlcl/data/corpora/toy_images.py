@@ -13,7 +13,7 @@ from PIL import Image, ImageDraw, ImageFilter
 from hf_mlcl.data.builder import SPLITS, CorpusBuilder, Plan
 from hf_mlcl.data.facts import CorpusFacts, SplitSizes
 from hf_mlcl.data.sources import SourceTree
-from hf_mlcl.data.splits import Example, subset
+from hf_mlcl.data.splits import Example, draw
 from hf_mlcl.data.toy import draw_labels, generated
 
 SEED = 20_241_201
@@ -143,5 +143,5 @@ class ToyImages(CorpusBuilder):
             for split, start, size in zip(SPLITS, starts, sizes, strict=True)
         }
         if self.config.size == "small":
-            streams["train"] = subset(streams["train"], 0.2)
+            streams["train"], _ = draw(streams["train"], 0.2)
         return Plan(LABELS, streams)

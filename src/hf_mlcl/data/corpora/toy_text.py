@@ -11,7 +11,7 @@ import numpy as np
 from hf_mlcl.data.builder import SPLITS, CorpusBuilder, Plan
 from hf_mlcl.data.facts import CorpusFacts, SplitSizes
 from hf_mlcl.data.sources import SourceTree
-from hf_mlcl.data.splits import Example, subset
+from hf_mlcl.data.splits import Example, draw
 from hf_mlcl.data.toy import draw_labels, generated
 
 SEED = 20_241_200
@@ -133,5 +133,5 @@ class ToyText(CorpusBuilder):
             for split, start, size in zip(SPLITS, starts, sizes, strict=True)
         }
         if self.config.size == "small":
-            streams["train"] = subset(streams["train"], 0.2)
+            streams["train"], _ = draw(streams["train"], 0.2)
         return Plan(LABELS, streams)

@@ -19,7 +19,7 @@ from hf_mlcl.data import CorpusError, CorpusFileError, load_corpus, sources
 from hf_mlcl.data.sources import SourceTree, safe_name
 
 FILES = official.aapd_csv()
-SLOW_BUILDS = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SLOW_BUILDS = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def packed(kind: str) -> tuple[str, bytes]:
@@ -96,7 +96,7 @@ def test_a_corrupt_archive_is_refused_or_gives_every_row_unchanged(whole, kind, 
         assert first in ("refused", whole)
 
 
-@settings(SLOW_BUILDS, max_examples=60)
+@settings(SLOW_BUILDS, max_examples=150)
 @given(
     parts=st.lists(
         st.sampled_from(["..", ".", "", "a", "C:", "~", "train.csv", "\\", "\n", "\x7f", "é"]), min_size=1, max_size=5

@@ -8,6 +8,7 @@ Builds a generated RCV1-format corpus, and decodes, augments and batches the ima
 from __future__ import annotations
 
 import argparse
+import os
 import platform
 import resource
 import subprocess
@@ -43,8 +44,9 @@ def write_rcv1(folder: Path, items: int) -> None:
                     words = " ".join(vocabulary[rng.integers(0, len(vocabulary), NEWS_WORDS)])
                     archive.writestr(
                         f"{number}newsML.xml",
-                        f'<?xml version="1.0" encoding="iso-8859-1" ?>\n<newsitem itemid="{number}"><headline>Story {number}'
-                        f"</headline><text><p>{words}</p><p>Caf&#233; &amp; more.</p></text></newsitem>",
+                        f'<?xml version="1.0" encoding="iso-8859-1" ?>\n<newsitem itemid="{number}">'
+                        f"<headline>Story {number}</headline><text><p>{words}</p><p>Caf&#233; &amp; more.</p></text>"
+                        f"</newsitem>",
                     )
                     for topic in {*(rng.zipf(1.6, 3) % len(TOPICS))}:
                         qrels.write(f"{TOPICS[topic]} {number} 1\n")
@@ -74,7 +76,8 @@ def rcv1_table(items: int) -> str:
         raise SystemExit(f"Building {rows:,.0f} items took {growth:.0f} MB of memory, the limit is {LIMIT_MB} MB.")
     return (
         "| corpus | items | packed size | seconds | items a second | memory growth |\n|---|---|---|---|---|---|\n"
-        f"| RCV1 format, generated | {rows:,.0f} | {size:.0f} MB | {seconds:.0f} | {rows / seconds:,.0f} | {growth:.0f} MB |"
+        f"| RCV1 format, generated | {rows:,.0f} | {size:.0f} MB | {seconds:.0f} | {rows / seconds:,.0f} "
+        f"| {growth:.0f} MB |"
     )
 
 
@@ -114,9 +117,8 @@ def main(arguments: list[str] | None = None) -> None:
         return
     datasets.disable_progress_bars()
     print("## Corpora\n")
-    print(
-        f"`python benchmarks/corpora.py`, {platform.machine()}, Python {platform.python_version()}, {time.strftime('%F')}.\n"
-    )
+    machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, {time.strftime('%F')}"
+    print(f"`python benchmarks/corpora.py`, {machine}.\n")
     print(rcv1_table(options.items) + "\n")
     print(image_table(options.coco) if options.coco.is_dir() else f"No images: {options.coco} is not there.")
 

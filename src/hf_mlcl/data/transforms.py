@@ -36,6 +36,7 @@ def image_transform(size: int = 224, train: bool = False, num_ops: int = 2, magn
         raise ValueError(f"size={size} has no pixels: pass a positive number, such as 224.")
     steps = [v2.RGB(), v2.PILToTensor(), v2.Resize((size, size), antialias=True)]
     if train:
-        steps.append(v2.RandAugment(num_ops=num_ops, magnitude=magnitude))
+        # Tensors resize faster, PIL images augment faster: the way there and back pays (docs/benchmarks.md).
+        steps += [v2.ToPILImage(), v2.RandAugment(num_ops=num_ops, magnitude=magnitude), v2.PILToTensor()]
     steps += [v2.ToDtype(torch.float32, scale=True), v2.Normalize(IMAGENET_MEAN, IMAGENET_STD)]
     return v2.Compose(steps)

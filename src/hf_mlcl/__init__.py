@@ -1,5 +1,46 @@
-"""hf-mlcl: multi-label contrastive learning for the Hugging Face ecosystem."""
+"""hf-mlcl: multi-label contrastive learning for the Hugging Face ecosystem.
+
+Losses and models are there at once, since importing the package is what makes the Auto classes know the models. The rest is
+imported when it is first used.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from hf_mlcl.losses import build_loss, list_losses, register_loss
+from hf_mlcl.models import MLCLConfig, MLCLModel
 
-__all__ = ["build_loss", "list_losses", "register_loss"]
+if TYPE_CHECKING:
+    from hf_mlcl.data import list_corpora, load_corpus
+    from hf_mlcl.training import ContrastiveMultiLabelTrainer, ContrastiveTrainingArguments
+
+_HOME = {
+    "ContrastiveMultiLabelTrainer": "training",
+    "ContrastiveTrainingArguments": "training",
+    "list_corpora": "data",
+    "load_corpus": "data",
+}
+
+__all__ = [
+    "ContrastiveMultiLabelTrainer",
+    "ContrastiveTrainingArguments",
+    "MLCLConfig",
+    "MLCLModel",
+    "build_loss",
+    "list_corpora",
+    "list_losses",
+    "load_corpus",
+    "register_loss",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"hf_mlcl.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

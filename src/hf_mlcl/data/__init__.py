@@ -1,0 +1,79 @@
+"""Corpora, and what turns them into batches.
+
+`load_corpus` gives a `DatasetDict` from official files or from nothing; `tokenize` and `image_transform` make inputs of
+its rows, `TextCollator` and `ImageCollator` batches of the inputs; `corpus_card` shows what is in it.
+
+Names are imported when they are first used, so that `import hf_mlcl` does not load torch, datasets and matplotlib.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hf_mlcl.data.card import CorpusCard, corpus_card
+    from hf_mlcl.data.collators import ImageCollator, TextCollator
+    from hf_mlcl.data.errors import (
+        CorpusDownloadError,
+        CorpusError,
+        CorpusFileError,
+        CorpusFormatError,
+        CorpusWarning,
+    )
+    from hf_mlcl.data.labels import encode_labels
+    from hf_mlcl.data.registry import corpus_builder, corpus_facts, list_corpora, load_corpus
+    from hf_mlcl.data.text import clean_text, tokenize
+    from hf_mlcl.data.transforms import image_transform
+
+_HOME = {
+    "CorpusCard": "card",
+    "CorpusDownloadError": "errors",
+    "CorpusError": "errors",
+    "CorpusFileError": "errors",
+    "CorpusFormatError": "errors",
+    "CorpusWarning": "errors",
+    "ImageCollator": "collators",
+    "TextCollator": "collators",
+    "clean_text": "text",
+    "corpus_builder": "registry",
+    "corpus_card": "card",
+    "corpus_facts": "registry",
+    "encode_labels": "labels",
+    "image_transform": "transforms",
+    "list_corpora": "registry",
+    "load_corpus": "registry",
+    "tokenize": "text",
+}
+
+__all__ = [
+    "CorpusCard",
+    "CorpusDownloadError",
+    "CorpusError",
+    "CorpusFileError",
+    "CorpusFormatError",
+    "CorpusWarning",
+    "ImageCollator",
+    "TextCollator",
+    "clean_text",
+    "corpus_builder",
+    "corpus_card",
+    "corpus_facts",
+    "encode_labels",
+    "image_transform",
+    "list_corpora",
+    "load_corpus",
+    "tokenize",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"hf_mlcl.data.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

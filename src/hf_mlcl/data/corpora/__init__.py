@@ -1,0 +1,1 @@
+"""One module a corpus: its facts as data, and the builder that reads its official files."""

@@ -1,0 +1,121 @@
+"""AAPD: abstracts of arXiv papers with their subjects."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator
+from itertools import zip_longest
+
+from hf_mlcl.data.builder import SPLITS, CorpusBuilder, Plan
+from hf_mlcl.data.facts import CorpusFacts, RemoteFile, SplitSizes, StudyStatistics
+from hf_mlcl.data.rows import checked_header, csv_rows, flagged, malformed
+from hf_mlcl.data.sources import SourceTree
+from hf_mlcl.data.splits import Example, Stream
+
+LABELS = str.split(
+    "cmp-lg cond-mat.dis-nn cond-mat.stat-mech cs.AI cs.CC cs.CE cs.CG cs.CL cs.CR cs.CV cs.CY cs.DB cs.DC cs.DL "
+    "cs.DM cs.DS cs.FL cs.GT cs.HC cs.IR cs.IT cs.LG cs.LO cs.MA cs.MM cs.MS cs.NA cs.NE cs.NI cs.PF cs.PL cs.RO "
+    "cs.SC cs.SE cs.SI cs.SY math.CO math.IT math.LO math.NA math.NT math.OC math.PR math.ST nlin.AO physics.data-an "
+    "physics.soc-ph q-bio.NC q-bio.QM quant-ph stat.AP stat.ME stat.ML stat.TH"
+)
+CSV_FILES = {"train": "train.csv", "validation": "dev.csv", "test": "test.csv"}
+SGM_SUFFIXES = {"train": "train", "validation": "val", "test": "test"}
+SMALL_FOLDER = "aapd-10"
+
+FACTS = CorpusFacts(
+    name="aapd",
+    kind="text",
+    summary="Abstracts of 55,840 computer-science papers on arXiv, labelled with their subjects.",
+    homepage="https://github.com/audibert-alexandre-fra/Multi-label-contrastive-comprehensive",
+    license="Apache-2.0 (the study's repository); the abstracts are their authors'",
+    citation="""@inproceedings{yang-etal-2018-sgm,
+  title = {{SGM}: Sequence Generation Model for Multi-label Classification},
+  author = {Yang, Pengcheng and Sun, Xu and Li, Wei and Ma, Shuming and Wu, Wei and Wang, Houfeng},
+  booktitle = {Proceedings of COLING 2018},
+  year = {2018}
+}""",
+    study=StudyStatistics("37.8k / 6.7k / 11.3k", 54, 2.4, "4.3k / 16.3k / 35.1k"),
+    files=(
+        RemoteFile(
+            "Multi-label-contrastive-comprehensive.zip",
+            "https://github.com/audibert-alexandre-fra/Multi-label-contrastive-comprehensive/archive/HEAD.zip",
+        ),
+    ),
+    manual=(
+        "put train.csv, dev.csv and test.csv (and the folder aapd-10 for the small version) from src/data/data of the "
+        "study's repository into a folder; or the original text_train, text_val, text_test and label_train, label_val, "
+        "label_test of the SGM paper."
+    ),
+    small_sizes=SplitSizes(4_350, 16_350, 35_140),
+)
+
+
+class Aapd(CorpusBuilder):
+    """Reads the study's CSV files, or the text and label files of the SGM paper."""
+
+    FACTS = FACTS
+
+    def plan(self, sources: SourceTree) -> Plan:
+        """CSV files first; for the small version the study's own subset where it is there."""
+        folders = {posixpath.dirname(name) for name in sources.find(r"train\.csv|dev\.csv|test\.csv")}
+        small = [folder for folder in folders if posixpath.basename(folder) == SMALL_FOLDER]
+        full = [folder for folder in folders if posixpath.basename(folder) != SMALL_FOLDER]
+        if self.config.size == "small" and small:
+            return self._csv_plan(sources, min(small, key=len))
+        if full:
+            # A folder may hold other corpora in the same layout, as the study's repository does.
+            plan = self._csv_plan(sources, min(full, key=lambda name: ("aapd" not in name.lower(), len(name), name)))
+        else:
+            plan = self._sgm_plan(sources)
+        return Plan(plan.label_names, self.resized(plan.splits))
+
+    def _csv_plan(self, sources: SourceTree, folder: str) -> Plan:
+        found = set(sources.find("|".join(CSV_FILES.values()).replace(".", r"\.")))
+        names = {split: posixpath.join(folder, name) for split, name in CSV_FILES.items()}
+        streams = {split: csv_stream(sources, name) if name in found else None for split, name in names.items()}
+        splits = self.found_splits(streams, names)
+        with sources.open_one(names[next(iter(splits))]) as member:
+            line, header = next(csv_rows(member), (1, []))
+            labels = checked_header(member, line, header, ["abstract"])
+        return Plan(labels, splits)
+
+    def _sgm_plan(self, sources: SourceTree) -> Plan:
+        names = {posixpath.basename(name): name for name in sources.find(r"(text|label)_(train|val|test)")}
+        files = {split: f"text_{suffix} with label_{suffix}" for split, suffix in SGM_SUFFIXES.items()}
+        streams: dict[str, Stream | None] = {}
+        for split in SPLITS:
+            text, label = f"text_{SGM_SUFFIXES[split]}", f"label_{SGM_SUFFIXES[split]}"
+            both = text in names and label in names
+            streams[split] = sgm_stream(sources, names[text], names[label]) if both else None
+        if not any(streams.values()):
+            raise self.missing("Neither train.csv, dev.csv, test.csv nor text_* with label_* were")
+        return Plan(LABELS, self.found_splits(streams, files))
+
+
+def csv_stream(sources: SourceTree, name: str) -> Stream:
+    """Examples of a CSV file with the columns `abstract` and one 0/1 column a label."""
+
+    def stream() -> Iterator[Example]:
+        with sources.open_one(name) as member:
+            rows = csv_rows(member)
+            line, header = next(rows, (1, []))
+            labels = checked_header(member, line, header, ["abstract"])
+            for line, row in rows:
+                yield Example(row[0].strip(), row[0].strip(), flagged(member, line, labels, row[1:]))
+
+    return stream
+
+
+def sgm_stream(sources: SourceTree, text_name: str, label_name: str) -> Stream:
+    """Examples of a file with a text a line and one with the space-separated labels of that line."""
+
+    def stream() -> Iterator[Example]:
+        with sources.open_one(text_name) as texts, sources.open_one(label_name) as labels:
+            missing = (0, None)
+            for (line, text), (label_line, names) in zip_longest(texts.lines(), labels.lines(), fillvalue=missing):
+                if text is None or names is None:
+                    short, long = (texts, labels) if text is None else (labels, texts)
+                    raise malformed(short, line or label_line, f"the file ends, but {long.origin} has more lines")
+                yield Example(text.strip(), text.strip(), tuple(names.split()))
+
+    return stream

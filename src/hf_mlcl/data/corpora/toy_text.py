@@ -1,0 +1,137 @@
+"""toy_text: generated documents with what makes multi-label text hard, in seconds and without a download."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hf_mlcl.data.builder import SPLITS, CorpusBuilder, Plan
+from hf_mlcl.data.facts import CorpusFacts, SplitSizes
+from hf_mlcl.data.sources import SourceTree
+from hf_mlcl.data.splits import Example, draw
+from hf_mlcl.data.toy import draw_labels, generated
+
+SEED = 20_241_200
+THEMES = (
+    ("boats", "tides", "fish", "pirates"),
+    ("bread", "spices", "wine", "cheese"),
+    ("trees", "birds", "wolves", "moss"),
+    ("engines", "wheels", "fuel", "rails"),
+    ("stars", "planets", "comets", "rockets"),
+    ("songs", "drums", "strings", "choirs"),
+    ("paint", "marble", "masks", "poems"),
+)
+# Themes take turns, so that each has a frequent label and a rare one.
+GROUPS = tuple(tuple(range(theme, 4 * len(THEMES), len(THEMES))) for theme in range(len(THEMES)))
+LABELS = tuple(THEMES[label % len(THEMES)][label // len(THEMES)] for label in range(4 * len(THEMES)))
+COMMON_WORDS, THEME_WORDS, OWN_WORDS, MARKERS = 500, 30, 5, 4
+
+FACTS = CorpusFacts(
+    name="toy_text",
+    kind="text",
+    summary=(
+        "Generated documents with 28 correlated, long-tailed labels. Labels of a theme share words; much of what tells "
+        "them apart is the order of two words, which a bag of words cannot see."
+    ),
+    homepage="https://github.com/hf-mlcl/hf-mlcl",
+    license="Apache-2.0",
+    citation="",
+    sizes=SplitSizes(3_000, 600, 1_000),
+    small_sizes=SplitSizes(600, 600, 1_000),
+)
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The words of the corpus, by what they hint at.
+
+    Args:
+        common: Words of no meaning.
+        theme: Words of each theme; its labels share them.
+        own: Words of each label.
+        markers: Words of each theme whose ordered pairs stand for its labels.
+    """
+
+    common: Sequence[str]
+    theme: Sequence[Sequence[str]]
+    own: Sequence[Sequence[str]]
+    markers: Sequence[Sequence[str]]
+
+
+@functools.cache
+def vocabulary() -> Vocabulary:
+    """Invented words of two or three syllables."""
+    rng = np.random.default_rng(SEED)
+    onsets = str.split("b d f g k l m n p r s t v z br dr gl kr pl st tr")
+    vowels = str.split("a e i o u ai ou")
+    words: dict[str, None] = {}
+    needed = COMMON_WORDS + len(THEMES) * (THEME_WORDS + MARKERS) + len(LABELS) * OWN_WORDS
+    while len(words) < needed:
+        syllables = (rng.choice(onsets) + rng.choice(vowels) for _ in range(rng.integers(2, 4)))
+        words["".join(syllables)] = None
+    pool = iter(words)
+
+    def take(count: int) -> list[str]:
+        return [next(pool) for _ in range(count)]
+
+    return Vocabulary(
+        take(COMMON_WORDS),
+        [take(THEME_WORDS) for _ in THEMES],
+        [take(OWN_WORDS) for _ in LABELS],
+        [take(MARKERS) for _ in THEMES],
+    )
+
+
+def phrase(label: int) -> tuple[str, str]:
+    """The two words that, in this order and side by side, stand for a label: (a b), (b a), (c d) or (d c)."""
+    a, b, c, d = vocabulary().markers[label % len(THEMES)]
+    return ((a, b), (b, a), (c, d), (d, c))[label // len(THEMES)]
+
+
+def make_document(rng: np.random.Generator) -> Example:
+    """One document: a sentence of 3 to 9 words a label, mixed with sentences that mean nothing."""
+    words = vocabulary()
+    labels = draw_labels(rng, GROUPS, tail=1.15, in_group=0.4, across=0.45)
+    sentences = []
+    for label in labels:
+        theme = label % len(THEMES)
+        sentence = [*rng.choice(words.theme[theme], rng.integers(1, 4)), *rng.choice(words.common, rng.integers(2, 6))]
+        if rng.random() < 0.45:
+            sentence.append(str(rng.choice(words.own[label])))
+        rng.shuffle(sentence)
+        if rng.random() < 0.8:
+            place = rng.integers(0, len(sentence) + 1)
+            sentence[place:place] = phrase(label)
+        sentences.append(sentence)
+    for _ in range(rng.integers(2, 5)):
+        sentence = list(rng.choice(words.common, rng.integers(4, 9)))
+        if rng.random() < 0.5:  # a word that hints at a label which is not there
+            sentence.append(str(rng.choice(words.own[int(rng.integers(len(LABELS)))])))
+        if rng.random() < 0.4:
+            sentence.append(str(rng.choice(words.markers[int(rng.integers(len(THEMES)))])))
+        rng.shuffle(sentence)
+        sentences.append(sentence)
+    order = rng.permutation(len(sentences))
+    text = ". ".join(" ".join(map(str, sentences[index])) for index in order) + "."
+    return Example("", text, tuple(LABELS[label] for label in labels))
+
+
+class ToyText(CorpusBuilder):
+    """Generates the corpus; nothing is read."""
+
+    FACTS = FACTS
+
+    def plan(self, sources: SourceTree) -> Plan:
+        """Consecutive numbers of examples make up the splits."""
+        sizes = (3_000, 600, 1_000)
+        starts = (0, 3_000, 3_600)
+        streams = {
+            split: generated(make_document, start, size, SEED)
+            for split, start, size in zip(SPLITS, starts, sizes, strict=True)
+        }
+        if self.config.size == "small":
+            streams["train"], _ = draw(streams["train"], 0.2)
+        return Plan(LABELS, streams)

@@ -1,0 +1,173 @@
+"""The names of the corpora, and the two functions that users call with them."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+import warnings
+from typing import TYPE_CHECKING
+
+from hf_mlcl.data.errors import CorpusWarning, Problems
+
+if TYPE_CHECKING:
+    from datasets import DatasetDict
+
+    from hf_mlcl.data.builder import CorpusBuilder
+    from hf_mlcl.data.facts import CorpusFacts
+
+CORPORA = (
+    "aapd",
+    "bgc",
+    "coco2014",
+    "newsgroups20",
+    "nuswide",
+    "rcv1",
+    "semeval2018",
+    "toy_images",
+    "toy_text",
+    "voc2007",
+)
+"""Every corpus; the module of the same name in `hf_mlcl.data.corpora` holds its facts and its builder."""
+
+SIZES = ("full", "small")
+
+
+def list_corpora() -> list[str]:
+    """Names that `load_corpus` takes, sorted.
+
+    Example:
+        >>> from hf_mlcl.data import list_corpora
+        >>> list_corpora()[:3]
+        ['aapd', 'bgc', 'coco2014']
+    """
+    return list(CORPORA)
+
+
+def load_corpus(
+    name: str,
+    size: str = "full",
+    data_dir: str | os.PathLike[str] | None = None,
+    cache_dir: str | os.PathLike[str] | None = None,
+    *,
+    strict: bool = False,
+) -> DatasetDict:
+    """Load a corpus of the study, or a built-in one, ready to train on.
+
+    The first call reads the official files (downloads them, where that is allowed) and builds a cache; later calls
+    open the cache. A change of the files in `data_dir` builds it anew.
+
+    Args:
+        name: One of `list_corpora()`. `toy_text` and `toy_images` need no files.
+        size: "small" for the study's version with little training data.
+        data_dir: Folder with the official files, archives or unpacked, gzipped or not.
+        cache_dir: Where to keep downloads and the built corpus; the cache of `datasets` by default.
+        strict: Raise at the first unreadable image or unknown label. By default it is left out, and a `CorpusWarning`
+            counts and names what was.
+
+    Returns:
+        `train`, `validation` and `test`, each with a column `text` or `image` and a column `labels` with lists of ids.
+
+    Raises:
+        ValueError: If `name` or `size` is not known.
+        CorpusFileError: If a file is missing, truncated, corrupt or hostile.
+        CorpusFormatError: If a row is malformed; the message names its file and line.
+        CorpusDownloadError: If a download fails; the message names the manual way.
+
+    Example:
+        >>> from hf_mlcl.data import load_corpus
+        >>> corpus = load_corpus("toy_text")
+        >>> list(corpus), corpus["train"].column_names
+        (['train', 'validation', 'test'], ['text', 'labels'])
+        >>> corpus["train"].features["labels"].feature.names[:3]
+        ['boats', 'tides', 'fish']
+    """
+    builder = corpus_builder(name, size, data_dir, cache_dir, strict=strict)
+    builder.download_and_prepare()
+    try:
+        corpus, problems = _checked(builder)
+    except Exception:  # a cache that was damaged after it was built, whatever way it shows: build it again
+        builder.download_and_prepare(download_mode="reuse_cache_if_exists")
+        corpus, problems = _checked(builder)
+    if problems.found:
+        warnings.warn(problems.summary(name), CorpusWarning, stacklevel=2)
+    return corpus
+
+
+def corpus_builder(
+    name: str,
+    size: str = "full",
+    data_dir: str | os.PathLike[str] | None = None,
+    cache_dir: str | os.PathLike[str] | None = None,
+    *,
+    strict: bool = False,
+) -> CorpusBuilder:
+    """The `datasets` builder of a corpus, for those who want its `info` or its own methods; see `load_corpus`."""
+    from hf_mlcl.data.builder import CorpusBuilder, folder_fingerprint, source_digest
+
+    _check_name(name)
+    facts = corpus_facts(name)
+    if size not in SIZES:
+        raise ValueError(f"size={size!r} is not known: pass one of {', '.join(map(repr, SIZES))}.")
+    if size == "small" and facts.small_sizes is None:
+        raise ValueError(
+            f"size='small' is not there for {name}: the study has no small version of it. Pass size='full'."
+        )
+    module = importlib.import_module(f"hf_mlcl.data.corpora.{name}")
+    key = "official"
+    if facts.study is None:
+        if data_dir is not None:
+            raise ValueError(
+                f"data_dir={os.fspath(data_dir)!r} has no use for {name}, which is built in. Leave it out."
+            )
+        key = source_digest(module)
+    elif data_dir is not None:
+        data_dir = os.path.abspath(os.path.expanduser(os.fspath(data_dir)))
+        if not os.path.isdir(data_dir):
+            raise ValueError(f"data_dir={data_dir!r} is not a folder. Pass the folder that holds the files of {name}.")
+        key = folder_fingerprint(data_dir)
+    builder_class = next(
+        value
+        for value in vars(module).values()
+        if isinstance(value, type) and issubclass(value, CorpusBuilder) and value.__module__ == module.__name__
+    )
+    builder: CorpusBuilder = builder_class(
+        cache_dir=None if cache_dir is None else os.path.abspath(os.path.expanduser(os.fspath(cache_dir))),
+        dataset_name=f"hf_mlcl_{name}",
+        config_name=size,
+        hash=key,
+        data_dir=data_dir,
+        size=size,
+        strict=strict,
+    )
+    return builder
+
+
+def corpus_facts(name: str) -> CorpusFacts:
+    """Source, licence, files and the study's statistics of a corpus.
+
+    Example:
+        >>> corpus_facts("bgc").license
+        'CC BY-NC 4.0'
+    """
+    _check_name(name)
+    facts: CorpusFacts = importlib.import_module(f"hf_mlcl.data.corpora.{name}").FACTS
+    return facts
+
+
+def _check_name(name: str) -> None:
+    if name not in CORPORA:
+        ordered = sorted(CORPORA, key=lambda known: -difflib.SequenceMatcher(None, str(name), known).ratio())
+        raise ValueError(f"There is no corpus {name!r}. Known, nearest first: {', '.join(ordered)}.")
+
+
+def _checked(builder: CorpusBuilder) -> tuple[DatasetDict, Problems]:
+    """Open a built corpus and hold it against what was written down when it was built."""
+    from hf_mlcl.data.builder import PROBLEMS_FILE
+
+    corpus: DatasetDict = builder.as_dataset()
+    for split, info in builder.info.splits.items():
+        if len(corpus[split]) != info.num_examples:
+            raise RuntimeError(f"{split} has {len(corpus[split])} rows, built were {info.num_examples}")
+    with open(os.path.join(builder.cache_dir, PROBLEMS_FILE), encoding="utf-8") as file:
+        return corpus, Problems.from_json(file.read())

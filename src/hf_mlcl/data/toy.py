@@ -1,0 +1,49 @@
+"""What the two built-in corpora share: correlated, long-tailed sets of labels, and splits of generated examples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from hf_mlcl.data.splits import Example, Stream
+
+
+def draw_labels(
+    rng: np.random.Generator, groups: Sequence[Sequence[int]], tail: float, in_group: float, across: float
+) -> list[int]:
+    """Draw the labels of one example.
+
+    A first label comes from a power law over all labels: the long tail. Others follow it: from its own group often, and
+    from the group after its own sometimes. So labels are correlated, and rare ones mostly appear beside frequent ones.
+
+    Args:
+        rng: Source of chance.
+        groups: Labels of each group.
+        tail: Exponent of the power law; the frequency of the k-th label is about k to the power of minus it.
+        in_group: Chance of each further label of the group, divided by its rank in the group.
+        across: Chance of a label of the next group.
+    """
+    number = sum(len(group) for group in groups)
+    weights = np.arange(1, number + 1, dtype=np.float64) ** -tail
+    first = int(rng.choice(number, p=weights / weights.sum()))
+    home = next(index for index, group in enumerate(groups) if first in group)
+    chosen = {first}
+    for rank, label in enumerate(groups[home], start=1):
+        if rng.random() < in_group / rank**0.5:
+            chosen.add(label)
+    if rng.random() < across:
+        neighbour = groups[(home + 1) % len(groups)]
+        chosen.add(neighbour[min(int(rng.exponential(1.0)), len(neighbour) - 1)])
+    return sorted(chosen)
+
+
+def generated(make: Callable[[np.random.Generator], Example], start: int, count: int, seed: int) -> Stream:
+    """A stream of generated examples. Each has a generator of its own, so that none depends on how many come before."""
+
+    def stream() -> Iterator[Example]:
+        for number in range(start, start + count):
+            example = make(np.random.default_rng([seed, number]))
+            yield Example(f"{number:06d}", example.content, example.labels)
+
+    return stream

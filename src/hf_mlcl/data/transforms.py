@@ -1,0 +1,42 @@
+"""The study's image transforms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+
+
+def image_transform(size: int = 224, train: bool = False, num_ops: int = 2, magnitude: int = 9) -> Any:
+    """From a PIL image to a normalised float tensor of shape (3, size, size).
+
+    Evaluation is a plain resize to a square, as in the study; training puts RandAugment(2, 9) after it. Resizing comes
+    first because augmenting 224 x 224 pixels is several times cheaper than augmenting a photograph, and cropping would
+    cut off objects whose labels stay.
+
+    Args:
+        size: Side of the square.
+        train: Augment.
+        num_ops: RandAugment's n: operations an image.
+        magnitude: RandAugment's m: their strength, up to 30.
+
+    Returns:
+        A `torchvision.transforms.v2.Compose`.
+
+    Example:
+        >>> from PIL import Image
+        >>> image_transform(size=32, train=True)(Image.new("RGB", (64, 48))).shape
+        torch.Size([3, 32, 32])
+    """
+    import torch
+    from torchvision.transforms import v2
+
+    if size < 1:
+        raise ValueError(f"size={size} has no pixels: pass a positive number, such as 224.")
+    steps = [v2.RGB(), v2.PILToTensor(), v2.Resize((size, size), antialias=True)]
+    if train:
+        # Tensors resize faster, PIL images augment faster: the way there and back pays (docs/benchmarks.md).
+        steps += [v2.ToPILImage(), v2.RandAugment(num_ops=num_ops, magnitude=magnitude), v2.PILToTensor()]
+    steps += [v2.ToDtype(torch.float32, scale=True), v2.Normalize(IMAGENET_MEAN, IMAGENET_STD)]
+    return v2.Compose(steps)

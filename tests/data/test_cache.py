@@ -1,0 +1,114 @@
+"""What a second call may trust."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from data import official
+from hf_mlcl.data import load_corpus
+from hf_mlcl.data.builder import CorpusBuilder
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return official.write_files(tmp_path / "data", official.aapd_csv())
+
+
+def sizes(corpus):
+    return [len(data) for data in corpus.values()]
+
+
+def test_two_folders_never_share_a_cache(folder, tmp_path):
+    other = official.write_files(
+        tmp_path / "other", official.aapd_csv({k: v[:1] for k, v in official.AAPD_ROWS.items()})
+    )
+    cache = tmp_path / "cache"
+    assert sizes(load_corpus("aapd", data_dir=folder, cache_dir=cache)) == [25, 2, 2]
+    assert sizes(load_corpus("aapd", data_dir=other, cache_dir=cache)) == [1, 1, 1]
+    assert sizes(load_corpus("aapd", data_dir=folder, cache_dir=cache)) == [25, 2, 2]
+
+
+def test_two_corpora_sizes_and_strictness_never_share_a_cache(folder, tmp_path):
+    official.write_files(folder, official.bgc_files())
+    cache = tmp_path / "cache"
+    builds = [
+        load_corpus(name, size=size, data_dir=folder, cache_dir=cache, strict=strict)
+        for name in ("aapd", "bgc")
+        for size in ("full", "small")
+        for strict in (False, True)
+    ]
+    places = {data.cache_files[0]["filename"] for corpus in builds for data in corpus.values()}
+    assert len(places) == 8 * 3
+
+
+def test_a_changed_file_is_read_again(folder, tmp_path):
+    cache = tmp_path / "cache"
+    load_corpus("aapd", data_dir=folder, cache_dir=cache)
+    with open(folder / "dev.csv", "a") as file:
+        file.write("new,0,0,0,1\r\n")
+    assert sizes(load_corpus("aapd", data_dir=folder, cache_dir=cache)) == [25, 3, 2]
+
+
+def test_the_second_call_reads_no_source_file(folder, tmp_path, monkeypatch):
+    cache = tmp_path / "cache"
+    first = load_corpus("aapd", data_dir=folder, cache_dir=cache)
+    monkeypatch.setattr(CorpusBuilder, "_split_generators", None)
+    again = load_corpus("aapd", data_dir=os.path.relpath(folder), cache_dir=cache)
+    assert again["train"][:] == first["train"][:]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError, OSError("disk full")])
+def test_a_build_that_breaks_off_leaves_nothing_that_is_trusted(folder, tmp_path, monkeypatch, error):
+    cache = tmp_path / "cache"
+    row = CorpusBuilder._row
+    calls = iter(range(100))
+
+    def breaks(self, example):
+        if next(calls) == 26:  # in the second split: the first is on disk already
+            raise error
+        return row(self, example)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(CorpusBuilder, "_row", breaks)
+        with pytest.raises(BaseException):  # noqa: B017, PT011  (datasets wraps some of them)
+            load_corpus("aapd", data_dir=folder, cache_dir=cache)
+    assert not list(cache.rglob("dataset_info.json"))
+    assert sizes(load_corpus("aapd", data_dir=folder, cache_dir=cache)) == [25, 2, 2]
+
+
+def test_a_process_that_is_killed_leaves_nothing_that_is_trusted(folder, tmp_path):
+    cache = tmp_path / "cache"
+    script = textwrap.dedent(
+        f"""
+        import os
+        from hf_mlcl.data.builder import CorpusBuilder
+        from hf_mlcl.data import load_corpus
+        row, calls = CorpusBuilder._row, iter(range(100))
+        CorpusBuilder._row = lambda self, example: os._exit(9) if next(calls) == 26 else row(self, example)
+        load_corpus("aapd", data_dir={str(folder)!r}, cache_dir={str(cache)!r})
+        """
+    )
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True, check=False).returncode == 9
+    assert list(cache.rglob("*.incomplete"))  # it was in the middle of it
+    assert sizes(load_corpus("aapd", data_dir=folder, cache_dir=cache)) == [25, 2, 2]
+
+
+@pytest.mark.parametrize("damage", ["remove", "truncate", "empty", "problems"])
+def test_a_cache_that_was_damaged_later_is_built_again(folder, tmp_path, damage):
+    cache = tmp_path / "cache"
+    load_corpus("aapd", data_dir=folder, cache_dir=cache)
+    (arrow,) = cache.rglob("*train.arrow")
+    if damage == "remove":
+        arrow.unlink()
+    elif damage == "problems":
+        (arrow.parent / "problems.json").unlink()
+    else:
+        arrow.write_bytes(arrow.read_bytes()[: 300 if damage == "truncate" else 0])
+    corpus = load_corpus("aapd", data_dir=folder, cache_dir=cache)
+    assert corpus["train"]["text"][0] == 'He said "no", twice.'
+    assert sizes(corpus) == [25, 2, 2]

@@ -1,0 +1,139 @@
+"""Downloads against a local server: they resume, prove their checksum, and say what to do when they fail."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from data import official
+from hf_mlcl.data import CorpusDownloadError, CorpusFileError, download, load_corpus
+from hf_mlcl.data.corpora import semeval2018
+from hf_mlcl.data.download import fetch
+from hf_mlcl.data.facts import RemoteFile
+
+CONTENT = bytes(range(256)) * 4000
+
+
+class Server(ThreadingHTTPServer):
+    """Serves `content`; breaks the first `breaks` answers off half-way; notes the ranges it was asked for."""
+
+    content, etag, breaks, status = CONTENT, '"v1"', 0, 200
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.ranges: list[str | None] = []
+        self.url = f"http://127.0.0.1:{self.server_port}/file.bin"
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self):
+        server = self.server
+        wanted = self.headers.get("Range")
+        server.ranges.append(wanted)
+        if server.status != 200:
+            self.send_error(server.status)
+            return
+        start = int(wanted.removeprefix("bytes=").removesuffix("-")) if wanted else 0
+        if self.headers.get("If-Range") not in (None, server.etag):
+            start = 0
+        body = server.content[start:]
+        self.send_response(206 if start else 200)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("ETag", server.etag)
+        self.end_headers()
+        if server.breaks:
+            server.breaks -= 1
+            body = body[: len(body) // 2]
+        self.wfile.write(body)
+
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture
+def server():
+    server = Server()
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+    thread.start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_broken_download_goes_on_where_it_stopped(server, tmp_path):
+    server.breaks = 2
+    path = fetch(RemoteFile("file.bin", server.url), tmp_path, "")
+    assert Path(path).read_bytes() == CONTENT
+    assert server.ranges == [None, f"bytes={len(CONTENT) // 2}-", f"bytes={len(CONTENT) * 3 // 4}-"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["file.bin", "file.bin.lock"]
+
+
+def test_a_later_call_goes_on_too_but_not_with_another_version(server, tmp_path, monkeypatch):
+    monkeypatch.setattr(download, "ATTEMPTS", 1)
+    server.breaks = 1
+    with pytest.raises(CorpusDownloadError, match=r"file\.bin could not be downloaded from http://127"):
+        fetch(RemoteFile("file.bin", server.url), tmp_path, "")
+    assert not (tmp_path / "file.bin").exists()
+    server.content, server.etag = CONTENT[::-1], '"v2"'
+    assert Path(fetch(RemoteFile("file.bin", server.url), tmp_path, "")).read_bytes() == CONTENT[::-1]
+
+
+def test_a_file_is_fetched_once(server, tmp_path):
+    for _ in range(2):
+        fetch(RemoteFile("file.bin", server.url), tmp_path, "")
+    assert len(server.ranges) == 1
+
+
+@pytest.mark.parametrize("algorithm", ["sha256", "md5"])
+def test_a_wrong_checksum_is_an_error_and_leaves_no_file(server, tmp_path, algorithm):
+    right = hashlib.new(algorithm, CONTENT).hexdigest()
+    with pytest.raises(CorpusDownloadError, match=f"its {algorithm} is {right}, expected 0000"):
+        fetch(RemoteFile("file.bin", server.url, **{algorithm: "0000"}), tmp_path, "")
+    assert not list(tmp_path.glob("*.bin")) + list(tmp_path.glob("*.part"))
+    fetch(RemoteFile("file.bin", server.url, **{algorithm: right}), tmp_path, "")
+
+
+def test_an_address_that_fails_is_named_with_the_manual_way(server, tmp_path):
+    server.status = 404
+    with pytest.raises(CorpusDownloadError, match=rf"{server.url}: HTTPError: .*404(.|\n)*put it there by hand"):
+        fetch(RemoteFile("file.bin", server.url), tmp_path, "put it there by hand")
+    assert len(server.ranges) == 1  # it will not appear by asking again
+
+
+@pytest.fixture
+def semeval_server(server, monkeypatch):
+    """SemEval's zip from the local server."""
+    body = "ID\tTweet\tanger\tjoy\n1\thm\t1\t0\n"
+    server.files = {f"E-c/2018-E-c-En-{part}.txt": body for part in ("train", "dev", "test-gold")}
+    remote = (RemoteFile("SemEval2018-Task1-all-data.zip", server.url),)
+    facts = type(semeval2018.FACTS)(**{**vars(semeval2018.FACTS), "files": remote})
+    monkeypatch.setattr(semeval2018.Semeval2018, "FACTS", facts)
+    return server
+
+
+def test_a_corpus_downloads_itself(semeval_server, tmp_path):
+    semeval_server.content = official.write_zip(tmp_path / "a.zip", semeval_server.files).read_bytes()
+    corpus = load_corpus("semeval2018", cache_dir=tmp_path / "cache")
+    assert [len(data) for data in corpus.values()] == [1, 1, 1]
+
+
+def test_a_download_that_proves_corrupt_is_thrown_away_and_fetched_anew(semeval_server, tmp_path):
+    whole = official.write_zip(tmp_path / "a.zip", semeval_server.files).read_bytes()
+    semeval_server.content = whole[:-30]
+    with pytest.raises(
+        CorpusFileError, match=r"all-data\.zip is truncated or corrupt(.|\n)*has been deleted: call again"
+    ):
+        load_corpus("semeval2018", cache_dir=tmp_path / "cache")
+    semeval_server.content = whole
+    assert len(load_corpus("semeval2018", cache_dir=tmp_path / "cache")["train"]) == 1
+
+
+def test_no_network_names_the_address_and_the_manual_way(semeval_server, tmp_path):
+    semeval_server.shutdown()
+    semeval_server.server_close()
+    with pytest.raises(CorpusDownloadError, match=r"http://127(.|\n)*To get semeval2018 by hand: put SemEval2018"):
+        load_corpus("semeval2018", cache_dir=tmp_path / "cache")

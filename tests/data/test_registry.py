@@ -1,0 +1,77 @@
+"""Names, sizes, facts."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import hf_mlcl
+from hf_mlcl.data import corpus_builder, corpus_facts, list_corpora, load_corpus
+from hf_mlcl.data.registry import CORPORA
+
+
+def test_the_ten_corpora_are_listed_sorted():
+    assert list_corpora() == sorted(CORPORA)
+    assert len(list_corpora()) == 10
+    assert hf_mlcl.load_corpus is load_corpus
+
+
+@pytest.mark.parametrize("name", CORPORA)
+def test_every_corpus_states_its_facts_and_its_info_carries_them(name, tmp_path):
+    facts = corpus_facts(name)
+    assert facts.name == name
+    assert facts.summary.endswith(".")
+    assert facts.homepage.startswith("http")
+    assert facts.license
+    info = corpus_builder(name, cache_dir=tmp_path).info
+    assert info.license == facts.license
+    assert facts.summary in info.description
+    if facts.study is not None:
+        assert facts.citation.startswith("@")
+        assert facts.manual
+        assert str(facts.study.num_labels) in info.description
+    for file in facts.files:
+        assert file.url.startswith("http")
+
+
+def test_an_unknown_name_lists_the_names_nearest_first():
+    with pytest.raises(ValueError, match=r"There is no corpus 'aadp'\. Known, nearest first: aapd, "):
+        load_corpus("aadp")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ({"size": "tiny"}, "size='tiny' is not known: pass one of 'full', 'small'"),
+        ({"data_dir": "/does/not/exist"}, "data_dir='/does/not/exist' is not a folder"),
+    ],
+)
+def test_wrong_arguments_are_named(arguments, reason):
+    with pytest.raises(ValueError, match=reason):
+        load_corpus("aapd", **arguments)
+
+
+def test_what_a_corpus_does_not_have_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="the study has no small version"):
+        load_corpus("semeval2018", size="small")
+    with pytest.raises(ValueError, match="has no use for toy_text"):
+        load_corpus("toy_text", data_dir=tmp_path)
+
+
+def test_importing_the_package_loads_neither_torch_nor_datasets():
+    script = (
+        "import sys, hf_mlcl.data; print([name for name in ('torch', 'datasets', 'matplotlib') if name in sys.modules])"
+    )
+    assert subprocess.check_output([sys.executable, "-c", script], text=True).strip() == "[]"
+
+
+def test_sizes_of_the_small_versions_are_the_studys_as_printed():
+    def printed(sizes):
+        return " / ".join(f"{count // 100 / 10:.1f}k" for count in (sizes.train, sizes.validation, sizes.test))
+
+    for name in ("aapd", "bgc", "rcv1"):
+        assert printed(corpus_facts(name).small_sizes) == corpus_facts(name).study.small_sizes
+    for name in ("bgc", "rcv1"):
+        assert printed(corpus_facts(name).sizes) == corpus_facts(name).study.sizes

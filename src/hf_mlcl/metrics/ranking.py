@@ -36,7 +36,7 @@ def average_precision(labels: ArrayLike, scores: ArrayLike, absent: float = 0.0)
     result = np.full(truth.shape[1], absent, dtype=np.float64)
     for start in range(0, truth.shape[1], COLUMN_BLOCK):
         block = slice(start, min(start + COLUMN_BLOCK, truth.shape[1]))
-        columns = np.ascontiguousarray(values[:, block].T)
+        columns = np.array(values[:, block].T, order="C")  # a copy: it is sorted in place
         carried = np.ascontiguousarray(truth[:, block].T)
         for label, column, relevant in zip(range(block.start, block.stop), columns, carried, strict=True):
             hits = np.sort(column[relevant])

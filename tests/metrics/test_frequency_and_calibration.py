@@ -1,3 +1,5 @@
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -38,7 +40,7 @@ def test_groups_hold_every_label_once_and_no_tail_label_is_more_frequent_than_a_
     groups = metrics.frequency_groups(counts)
     assert sorted(np.concatenate(list(groups.values())).tolist()) == list(range(len(counts)))
     ordered = [[counts[i] for i in groups[name]] for name in ("head", "medium", "tail") if len(groups[name])]
-    for frequent, rarer in zip(ordered, ordered[1:], strict=False):
+    for frequent, rarer in itertools.pairwise(ordered):
         assert min(frequent) >= max(rarer)
 
 

@@ -80,22 +80,15 @@ def label_ranking_average_precision(labels: ArrayLike, scores: ArrayLike) -> flo
     truth = as_multi_hot(labels, "labels")
     values = as_scores(scores, "scores", like=truth)
     not_empty(truth)
-    width = truth.shape[1]
-    total = 0.0
-    for rows in chunks(truth.shape):
-        order = np.argsort(-values[rows], axis=1)
-        ranked = np.take_along_axis(values[rows], order, axis=1)
-        relevant = np.take_along_axis(truth[rows], order, axis=1)
-        # Labels that tie share the last of their ranks: the end of their run in the sorted row.
-        ends = np.ones(ranked.shape, dtype=np.bool_)
-        np.not_equal(ranked[:, 1:], ranked[:, :-1], out=ends[:, :-1])
-        last = np.where(ends, np.arange(width), width)
-        last = np.minimum.accumulate(last[:, ::-1], axis=1)[:, ::-1]
-        true_so_far = np.take_along_axis(np.cumsum(relevant, axis=1), last, axis=1)
-        count = relevant.sum(axis=1)
-        share = divide((true_so_far / (last + 1) * relevant).sum(axis=1), count)
-        total += float(np.where((count == 0) | (count == width), 1.0, share).sum())
-    return total / len(truth)
+    share = np.zeros(len(truth))
+    carried, label = np.nonzero(truth)  # as many as there are true labels: few, next to all cells
+    for part in chunks((len(carried), truth.shape[1])):
+        rows = carried[part]
+        at_least = values[rows] >= values[rows, label[part], np.newaxis]
+        precision = np.count_nonzero(at_least & truth[rows], axis=1) / np.count_nonzero(at_least, axis=1)
+        share += np.bincount(rows, weights=precision, minlength=len(truth))
+    count = np.count_nonzero(truth, axis=1)
+    return float(np.where(count == 0, 1.0, divide(share, count)).mean())
 
 
 def precision_at_k(labels: ArrayLike, scores: ArrayLike, k: int) -> float:

@@ -58,7 +58,7 @@ class LinearEvaluationConfig:
             if getattr(self, name) < 1:
                 raise ValueError(f"`{name}` must be at least 1, but is {getattr(self, name)}.")
         if not self.learning_rates or min(self.learning_rates) <= 0:
-            raise ValueError(f"`learning_rates` must hold at least one positive number, but is {self.learning_rates!r}.")
+            raise ValueError(f"`learning_rates` must hold positive numbers, at least one, not {self.learning_rates!r}.")
         if not self.weight_decays or min(self.weight_decays) < 0:
             raise ValueError(f"`weight_decays` must hold at least one number >= 0, but is {self.weight_decays!r}.")
 
@@ -77,7 +77,7 @@ class LinearEvaluationConfig:
             **changes: Fields to set otherwise.
         """
         if name not in _STUDY:
-            raise ValueError(f"`name` must be one of the study's corpora, {', '.join(sorted(_STUDY))}, but is {name!r}.")
+            raise ValueError(f"`name` must be a corpus of the study ({', '.join(sorted(_STUDY))}), but is {name!r}.")
         small_text = size == "small" and name in ("aapd", "bgc", "rcv1")
         settings = {**_STUDY[name], **(_SMALL_TEXT if small_text else {}), **changes}
         return cls(**settings)

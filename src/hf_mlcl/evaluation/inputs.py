@@ -15,7 +15,7 @@ def as_features(values: ArrayLike, name: str, size: int | None = None) -> Tensor
     """`values` as a (rows, size) tensor, where it is: neither copied nor moved."""
     x = values.detach() if isinstance(values, Tensor) else _tensor(values)
     if x.dim() != 2 or not x.dtype.is_floating_point:
-        raise ValueError(f"`{name}` must be a (rows, size) matrix of floats, but is {x.dtype} of shape {tuple(x.shape)}.")
+        raise ValueError(f"`{name}` must be a (rows, size) matrix of floats, not {x.dtype} of shape {tuple(x.shape)}.")
     if size is not None and x.shape[1] != size:
         raise ValueError(f"`{name}` has {x.shape[1]} features a row, but `train_features` has {size}.")
     if not all(torch.isfinite(x[i : i + 4096]).all() for i in range(0, len(x), 4096)):

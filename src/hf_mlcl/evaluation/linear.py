@@ -7,8 +7,7 @@ rows are grid points x heads x labels, and a step is two matrix products around 
 
     P = sigmoid(X W^T + b)        dW = (P - Y)^T X / (rows labels)        db = sum of (P - Y) / (rows labels)
 
-The optimiser is torch's own, over views of W: one parameter group a grid point carries its learning rate and weight
-decay. The heads are independent by initialisation; that they share the order of batches is what makes them one product,
+The optimiser is torch's own, over views of W (`BatchedOptimizer`). The heads are independent by initialisation; that they share the order of batches is what makes them one product,
 and it takes away nothing that the mean of heads is for: on real features the F1 is that of separately trained heads.
 """
 
@@ -34,12 +33,15 @@ from hf_mlcl.metrics import multilabel_metrics
 from hf_mlcl.metrics._arrays import ArrayLike
 
 LOWEST_LOGIT = -25.0
-"""Where the gradient's sigmoid ends. At a learning rate of 1 logits fall below -100; their probabilities, and the squares
-that the optimiser keeps, would be denormal numbers, with which a CPU multiplies a hundred times slower. The gradient so
-cut off is below 1e-15."""
+"""Where the gradient's sigmoid ends. At a learning rate of 1 logits fall below -100; their probabilities, and the
+squares that the optimiser keeps, would be denormal numbers, with which a CPU multiplies a hundred times slower. The
+gradient so cut off is below 1e-15."""
 
-LOSS_EVERY = 8
+LOSS_EVERY = 16
 """Steps between two looks at the training loss, which costs more than the gradient that the step needs."""
+
+CURVE_EVERY = 4
+"""Epochs between two points of the learning curves; the last epoch is always one."""
 
 
 @dataclass(frozen=True)
@@ -58,8 +60,9 @@ class LinearEvaluationResult:
     Attributes:
         metrics: ``validation_...`` and, where test features were given, ``test_...`` metrics.
         choices: One `LabelChoice` a label.
-        curves: For each epoch and grid point (epochs, grid points): ``train_loss``, ``validation_macro_f1``,
-            ``validation_micro_f1`` and ``validation_loss``. Empty for the L-BFGS solver, which has no epochs.
+        curves: Learning curves: ``epoch`` (points,), and for each point and grid point (points, grid points)
+            ``train_loss`` (on some batches of that epoch), ``validation_loss``, ``validation_macro_f1`` and
+            ``validation_micro_f1``. Empty for the L-BFGS solver, which has no epochs.
         weight: The final classifier's weights (heads, labels, features).
         bias: And its biases (heads, labels).
         config: The settings.
@@ -128,15 +131,19 @@ def linear_evaluate(
     elif test_features is not None or test_labels is not None:
         raise ValueError("`test_features` and `test_labels` belong together: give both, or neither.")
 
+    curves: dict[str, npt.NDArray[np.float64]] = {}
     if config.solver == "lbfgs":
-        heads, curves = fit_logistic(passes, labels, config.weight_decays, device, progress), {}
+        heads = fit_logistic(passes, labels, config.weight_decays, device, progress)
     else:
         heads, curves = _train(passes, labels, *splits["validation"], config, device, progress)
 
     scores = score(heads, *splits["validation"])
     best = scores.best()
     grid, f1 = config.grid(), scores.f1.cpu()
-    choices = [LabelChoice(*grid[point], float(f1[point, label])) for label, point in enumerate(best.tolist())]
+    choices = [
+        LabelChoice(grid[point].learning_rate, grid[point].weight_decay, float(f1[point, label]))
+        for label, point in enumerate(best.tolist())
+    ]
     chosen = heads.select(best)
     metrics: dict[str, float] = {}
     for split, (x, y) in splits.items():
@@ -170,7 +177,7 @@ def _train(
     optimizer = BatchedOptimizer(heads, weight_grad, bias_grad, config, steps)
 
     W, b, dW, db = weight.flatten(0, 2), bias.flatten(), weight_grad.flatten(0, 2), bias_grad.flatten()
-    history: dict[str, list[Tensor]] = {}
+    curves: dict[str, list[npt.NDArray[np.float64]]] = {}
     epochs: Iterable[int] = tqdm(range(config.epochs), desc="Linear evaluation", unit="epoch", disable=not progress)
     for epoch in epochs:
         features, losses = passes[epoch % len(passes)], []
@@ -183,24 +190,26 @@ def _train(
             if step % LOSS_EVERY == 0:
                 each = F.binary_cross_entropy_with_logits(logits, Y.expand_as(logits), reduction="none")
                 losses.append(each.view(len(X), len(grid), -1).mean((0, 2)))
-            error = logits.clamp_(min=LOWEST_LOGIT).sigmoid_().sub_(Y).div_(Y.numel()).flatten(1)
-            torch.mm(error.T, X, out=dW)
-            torch.sum(error, 0, out=db)
+            error = logits.clamp_(min=LOWEST_LOGIT).sigmoid_().sub_(Y).flatten(1)
+            torch.addmm(dW, error.T, X, beta=0, alpha=1 / Y.numel(), out=dW)
+            torch.sum(error, 0, out=db).div_(Y.numel())
             optimizer.step()
-        scores = score(heads, validation_features, validation_labels)
-        history.setdefault("train_loss", []).append(torch.stack(losses).mean(0))
-        history.setdefault("validation_macro_f1", []).append(scores.f1.mean(1))
-        history.setdefault("validation_micro_f1", []).append(scores.micro_f1)
-        history.setdefault("validation_loss", []).append(scores.loss.mean(1))
-    return heads, {name: torch.stack(values).double().cpu().numpy() for name, values in history.items()}
+        if (epoch + 1) % CURVE_EVERY == 0 or epoch + 1 == config.epochs:
+            scores = score(heads, validation_features, validation_labels)
+            point = {"train_loss": torch.stack(losses).mean(0), "validation_loss": scores.loss.mean(1)}
+            point |= {"validation_macro_f1": scores.f1.mean(1), "validation_micro_f1": scores.micro_f1}
+            for name, values in point.items():
+                curves.setdefault(name, []).append(values.double().cpu().numpy())
+            curves.setdefault("epoch", []).append(np.array(epoch + 1.0))
+    return heads, {name: np.stack(values) for name, values in curves.items()}
 
 
 class BatchedOptimizer:
     """torch's optimiser over all heads at once, each with the learning rate and weight decay of its grid point.
 
-    torch sees one parameter group a learning rate, views of the tensors that hold all heads. Weight decay, which differs
-    within a group and spares the biases, is applied here before torch's step, where torch itself would: to the weights
-    for AdamW, to their gradient for the others. A learning rate falls linearly from its value to 0 over `steps`.
+    torch sees one parameter group a learning rate, views of the tensors that hold all heads. Weight decay, which
+    differs within a group and spares the biases, is applied here before torch's step, where torch itself would: to the
+    weights for AdamW, to their gradient for the others. A learning rate falls linearly to 0 over `steps`.
 
     Args:
         heads: Updated in place by each step.

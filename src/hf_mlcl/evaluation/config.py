@@ -1,0 +1,94 @@
+"""What the linear evaluation tries, and the study's choice for each corpus."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+OPTIMIZERS = ("adamw", "adam", "rmsprop", "sgd")
+SOLVERS = ("protocol", "lbfgs")
+
+
+class GridPoint(NamedTuple):
+    """One setting of the grid; the L-BFGS solver has no learning rate."""
+
+    learning_rate: float | None
+    weight_decay: float
+
+
+@dataclass(frozen=True)
+class LinearEvaluationConfig:
+    """Settings of the linear evaluation; the defaults are the study's for AAPD and BGC.
+
+    Attributes:
+        learning_rates: Of the grid.
+        weight_decays: Of the grid. Biases never decay.
+        heads: Independently initialised linear layers a grid point; their probabilities are averaged.
+        epochs: Passes over the training features; the learning rate falls linearly to 0 over all of them.
+        batch_size: Rows a step. The last, incomplete batch of an epoch is kept.
+        optimizer: ``"adamw"``, ``"adam"``, ``"rmsprop"`` or ``"sgd"``.
+        momentum: Of SGD; the others ignore it.
+        seed: Of the initialisations and of the order of rows.
+        solver: ``"protocol"`` trains as the study does. ``"lbfgs"`` goes to the optimum instead: for each label and
+            weight decay wd it minimises mean cross-entropy + wd / 2 |w|^2, with neither heads nor chance.
+
+    Example:
+        >>> len(LinearEvaluationConfig().grid())
+        10
+        >>> LinearEvaluationConfig.for_corpus("coco2014").optimizer
+        'adam'
+    """
+
+    learning_rates: Sequence[float] = (1.0, 0.1)
+    weight_decays: Sequence[float] = (1.0, 1e-1, 1e-2, 1e-4, 1e-6)
+    heads: int = 3
+    epochs: int = 40
+    batch_size: int = 256
+    optimizer: Literal["adamw", "adam", "rmsprop", "sgd"] = "adamw"
+    momentum: float = 0.9
+    seed: int = 0
+    solver: Literal["protocol", "lbfgs"] = "protocol"
+
+    def __post_init__(self) -> None:
+        for name, known in (("optimizer", OPTIMIZERS), ("solver", SOLVERS)):
+            if getattr(self, name) not in known:
+                raise ValueError(f"`{name}` must be one of {', '.join(known)}, but is {getattr(self, name)!r}.")
+        for name in ("heads", "epochs", "batch_size"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"`{name}` must be at least 1, but is {getattr(self, name)}.")
+        if not self.learning_rates or min(self.learning_rates) <= 0:
+            raise ValueError(f"`learning_rates` must hold positive numbers, at least one, not {self.learning_rates!r}.")
+        if not self.weight_decays or min(self.weight_decays) < 0:
+            raise ValueError(f"`weight_decays` must hold at least one number >= 0, but is {self.weight_decays!r}.")
+
+    def grid(self) -> list[GridPoint]:
+        """The grid points, weight decays running fastest."""
+        rates: Sequence[float | None] = (None,) if self.solver == "lbfgs" else self.learning_rates
+        return [GridPoint(rate, decay) for rate in rates for decay in self.weight_decays]
+
+    @classmethod
+    def for_corpus(cls, name: str, size: Literal["full", "small"] = "full", **changes: Any) -> LinearEvaluationConfig:
+        """The study's settings for a corpus; `changes` override single fields.
+
+        Args:
+            name: One of the study's corpora: aapd, bgc, coco2014, nuswide, rcv1 or voc2007.
+            size: The text corpora's small splits have a single grid point.
+            **changes: Fields to set otherwise.
+        """
+        if name not in _STUDY:
+            raise ValueError(f"`name` must be a corpus of the study ({', '.join(sorted(_STUDY))}), but is {name!r}.")
+        small_text = size == "small" and name in ("aapd", "bgc", "rcv1")
+        settings = {**_STUDY[name], **(_SMALL_TEXT if small_text else {}), **changes}
+        return cls(**settings)
+
+
+_SMALL_TEXT: Mapping[str, Any] = {"learning_rates": (1.0,), "weight_decays": (1e-2,)}
+_STUDY: Mapping[str, Mapping[str, Any]] = {
+    "aapd": {},
+    "bgc": {},
+    "rcv1": {"weight_decays": (1e-1, 1e-2, 1e-4)},
+    "voc2007": {"weight_decays": (1e-1, 1e-2, 1e-4), "batch_size": 64},
+    "coco2014": {"weight_decays": (1e-1, 1e-2, 1e-4), "batch_size": 64, "optimizer": "adam"},
+    "nuswide": {"weight_decays": (1e-1, 1e-2, 1e-4), "batch_size": 64, "optimizer": "rmsprop"},
+}

@@ -1,0 +1,255 @@
+"""The study's linear evaluation, all of it at once.
+
+For each (learning rate, weight decay) of a grid, a few linear heads are trained on frozen features with binary
+cross-entropy; a grid point predicts the mean of its heads' sigmoids, and each label takes the grid point that has the
+best validation F1 for it. Every head of every grid point sees the same batches, so all of them are one matrix W whose
+rows are grid points x heads x labels, and a step is two matrix products around a closed-form gradient:
+
+    P = sigmoid(X W^T + b)        dW = (P - Y)^T X / (rows labels)        db = sum of (P - Y) / (rows labels)
+
+The optimiser is torch's own, over views of W (`BatchedOptimizer`). The heads are independent by initialisation; that they share the order of batches is what makes them one product,
+and it takes away nothing that the mean of heads is for: on real features the F1 is that of separately trained heads.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from tqdm.auto import tqdm
+
+from hf_mlcl.evaluation.config import LinearEvaluationConfig
+from hf_mlcl.evaluation.heads import GridHeads, predict, score
+from hf_mlcl.evaluation.inputs import as_features, as_labels, as_passes
+from hf_mlcl.evaluation.lbfgs import fit_logistic
+from hf_mlcl.metrics import multilabel_metrics
+from hf_mlcl.metrics._arrays import ArrayLike
+
+LOWEST_LOGIT = -25.0
+"""Where the gradient's sigmoid ends. At a learning rate of 1 logits fall below -100; their probabilities, and the
+squares that the optimiser keeps, would be denormal numbers, with which a CPU multiplies a hundred times slower. The
+gradient so cut off is below 1e-15."""
+
+LOSS_EVERY = 16
+"""Steps between two looks at the training loss, which costs more than the gradient that the step needs."""
+
+CURVE_EVERY = 4
+"""Epochs between two points of the learning curves; the last epoch is always one."""
+
+
+@dataclass(frozen=True)
+class LabelChoice:
+    """The grid point that a label takes: the one with the best validation F1 for it."""
+
+    learning_rate: float | None
+    weight_decay: float
+    validation_f1: float
+
+
+@dataclass(frozen=True)
+class LinearEvaluationResult:
+    """What a linear evaluation found.
+
+    Attributes:
+        metrics: ``validation_...`` and, where test features were given, ``test_...`` metrics.
+        choices: One `LabelChoice` a label.
+        curves: Learning curves: ``epoch`` (points,), and for each point and grid point (points, grid points)
+            ``train_loss`` (on some batches of that epoch), ``validation_loss``, ``validation_macro_f1`` and
+            ``validation_micro_f1``. Empty for the L-BFGS solver, which has no epochs.
+        weight: The final classifier's weights (heads, labels, features).
+        bias: And its biases (heads, labels).
+        config: The settings.
+    """
+
+    metrics: dict[str, float]
+    choices: list[LabelChoice]
+    curves: dict[str, npt.NDArray[np.float64]]
+    weight: Tensor
+    bias: Tensor
+    config: LinearEvaluationConfig = field(repr=False)
+
+    def predict_proba(self, features: ArrayLike) -> npt.NDArray[np.float32]:
+        """Probabilities (rows, labels): the mean of the heads' sigmoids."""
+        x = as_features(features, "features", size=self.weight.shape[-1])
+        return predict(GridHeads(self.weight.unsqueeze(0), self.bias.unsqueeze(0)), x)
+
+
+def linear_evaluate(
+    train_features: ArrayLike | Sequence[ArrayLike],
+    train_labels: ArrayLike,
+    validation_features: ArrayLike,
+    validation_labels: ArrayLike,
+    test_features: ArrayLike | None = None,
+    test_labels: ArrayLike | None = None,
+    config: LinearEvaluationConfig | None = None,
+    device: torch.device | str | None = None,
+    progress: bool = True,
+) -> LinearEvaluationResult:
+    """Train linear heads on frozen features and choose the best for each label.
+
+    Args:
+        train_features: Shape (rows, size); or several augmented passes over the same rows, (passes, rows, size), of
+            which each epoch takes the next.
+        train_labels: Multi-hot (rows, labels).
+        validation_features: Features on which each label chooses.
+        validation_labels: Their labels.
+        test_features: Features of which metrics are reported; may be left out.
+        test_labels: Their labels.
+        config: The grid and how to train; the study's for AAPD and BGC if not given.
+        device: Where to train; the first GPU if there is one, by default.
+        progress: Whether to show a progress bar.
+
+    Returns:
+        Metrics, choices, learning curves and the classifier. The same seed gives the same numbers on the same machine.
+
+    Example:
+        >>> import numpy as np
+        >>> rng = np.random.default_rng(0)
+        >>> x = rng.normal(size=(300, 8)).astype("float32")
+        >>> y = x[:, :2] > 0.5
+        >>> result = linear_evaluate(x[:200], y[:200], x[200:], y[200:], progress=False)
+        >>> result.metrics["validation_macro_f1"] > 0.9
+        True
+        >>> result.predict_proba(x).shape, len(result.choices)
+        ((300, 2), 2)
+    """
+    config = config or LinearEvaluationConfig()
+    device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    passes = as_passes(train_features, "train_features")
+    rows, size = passes[0].shape
+    labels = as_labels(train_labels, "train_labels", rows)
+    splits = {"validation": _split("validation", validation_features, validation_labels, size, labels.shape[1])}
+    if test_features is not None and test_labels is not None:
+        splits["test"] = _split("test", test_features, test_labels, size, labels.shape[1])
+    elif test_features is not None or test_labels is not None:
+        raise ValueError("`test_features` and `test_labels` belong together: give both, or neither.")
+
+    curves: dict[str, npt.NDArray[np.float64]] = {}
+    if config.solver == "lbfgs":
+        heads = fit_logistic(passes, labels, config.weight_decays, device, progress)
+    else:
+        heads, curves = _train(passes, labels, *splits["validation"], config, device, progress)
+
+    scores = score(heads, *splits["validation"])
+    best = scores.best()
+    grid, f1 = config.grid(), scores.f1.cpu()
+    choices = [
+        LabelChoice(grid[point].learning_rate, grid[point].weight_decay, float(f1[point, label]))
+        for label, point in enumerate(best.tolist())
+    ]
+    chosen = heads.select(best)
+    metrics: dict[str, float] = {}
+    for split, (x, y) in splits.items():
+        metrics |= {f"{split}_{name}": value for name, value in multilabel_metrics(y, predict(chosen, x)).items()}
+    return LinearEvaluationResult(metrics, choices, curves, chosen.weight[0].cpu(), chosen.bias[0].cpu(), config)
+
+
+def _split(name: str, features: ArrayLike, labels: ArrayLike, size: int, width: int) -> tuple[Tensor, Tensor]:
+    x = as_features(features, f"{name}_features", size)
+    return x, as_labels(labels, f"{name}_labels", len(x), width)
+
+
+@torch.no_grad()
+def _train(
+    passes: list[Tensor],
+    labels: Tensor,
+    validation_features: Tensor,
+    validation_labels: Tensor,
+    config: LinearEvaluationConfig,
+    device: torch.device,
+    progress: bool,
+) -> tuple[GridHeads, dict[str, npt.NDArray[np.float64]]]:
+    (rows, size), width, grid = passes[0].shape, labels.shape[1], config.grid()
+    random = torch.Generator().manual_seed(config.seed)
+    bound = math.sqrt(6 / (size + width))  # Xavier's, of one head
+    weight = torch.empty(len(grid), config.heads, width, size).uniform_(-bound, bound, generator=random).to(device)
+    bias = torch.zeros(len(grid), config.heads, width, device=device)
+    heads = GridHeads(weight, bias)
+    weight_grad, bias_grad = torch.zeros_like(weight), torch.zeros_like(bias)
+    steps = config.epochs * math.ceil(rows / config.batch_size)
+    optimizer = BatchedOptimizer(heads, weight_grad, bias_grad, config, steps)
+
+    W, b, dW, db = weight.flatten(0, 2), bias.flatten(), weight_grad.flatten(0, 2), bias_grad.flatten()
+    curves: dict[str, list[npt.NDArray[np.float64]]] = {}
+    epochs: Iterable[int] = tqdm(range(config.epochs), desc="Linear evaluation", unit="epoch", disable=not progress)
+    for epoch in epochs:
+        features, losses = passes[epoch % len(passes)], []
+        order = torch.randperm(rows, generator=random).to(features.device)
+        for step, start in enumerate(range(0, rows, config.batch_size)):
+            batch = order[start : start + config.batch_size]
+            X = features[batch].to(W)
+            Y = labels[batch.to(labels.device)].to(W).unsqueeze(1)  # the same for all grid points and heads
+            logits = torch.addmm(b, X, W.T).view(len(X), -1, width)
+            if step % LOSS_EVERY == 0:
+                each = F.binary_cross_entropy_with_logits(logits, Y.expand_as(logits), reduction="none")
+                losses.append(each.view(len(X), len(grid), -1).mean((0, 2)))
+            error = logits.clamp_(min=LOWEST_LOGIT).sigmoid_().sub_(Y).flatten(1)
+            torch.addmm(dW, error.T, X, beta=0, alpha=1 / Y.numel(), out=dW)
+            torch.sum(error, 0, out=db).div_(Y.numel())
+            optimizer.step()
+        if (epoch + 1) % CURVE_EVERY == 0 or epoch + 1 == config.epochs:
+            scores = score(heads, validation_features, validation_labels)
+            point = {"train_loss": torch.stack(losses).mean(0), "validation_loss": scores.loss.mean(1)}
+            point |= {"validation_macro_f1": scores.f1.mean(1), "validation_micro_f1": scores.micro_f1}
+            for name, values in point.items():
+                curves.setdefault(name, []).append(values.double().cpu().numpy())
+            curves.setdefault("epoch", []).append(np.array(epoch + 1.0))
+    return heads, {name: np.stack(values) for name, values in curves.items()}
+
+
+class BatchedOptimizer:
+    """torch's optimiser over all heads at once, each with the learning rate and weight decay of its grid point.
+
+    torch sees one parameter group a learning rate, views of the tensors that hold all heads. Weight decay, which
+    differs within a group and spares the biases, is applied here before torch's step, where torch itself would: to the
+    weights for AdamW, to their gradient for the others. A learning rate falls linearly to 0 over `steps`.
+
+    Args:
+        heads: Updated in place by each step.
+        weight_grad: Gradient of `heads.weight`, read and overwritten by each step.
+        bias_grad: Gradient of `heads.bias`.
+        config: Optimiser and grid.
+        steps: Of the schedule.
+    """
+
+    def __init__(
+        self, heads: GridHeads, weight_grad: Tensor, bias_grad: Tensor, config: LinearEvaluationConfig, steps: int
+    ) -> None:
+        self.weight, self.weight_grad, self.decoupled = heads.weight, weight_grad, config.optimizer == "adamw"
+        column = (len(heads.weight), 1, 1, 1)
+        rates = [point.learning_rate for point in config.grid()]
+        self.rate = torch.tensor(rates, device=heads.weight.device).view(column)
+        self.decay = torch.tensor([point.weight_decay for point in config.grid()]).to(self.rate).view(column)
+
+        groups: list[dict[str, Any]] = []
+        points = len(config.weight_decays)
+        for index, rate in enumerate(config.learning_rates):
+            block = slice(index * points, (index + 1) * points)
+            params = [torch.nn.Parameter(heads.weight[block]), torch.nn.Parameter(heads.bias[block])]
+            params[0].grad, params[1].grad = weight_grad[block], bias_grad[block]
+            groups.append({"params": params, "lr": rate})
+        kwargs: dict[str, Any] = {} if config.optimizer == "rmsprop" else {"fused": heads.weight.device.type != "mps"}
+        if config.optimizer == "sgd":
+            kwargs["momentum"] = config.momentum
+        # Without weight decay Adam and AdamW are the same.
+        classes = {"adamw": "Adam", "adam": "Adam", "rmsprop": "RMSprop", "sgd": "SGD"}
+        self.optimizer: torch.optim.Optimizer = getattr(torch.optim, classes[config.optimizer])(groups, **kwargs)
+        self.schedule = torch.optim.lr_scheduler.LambdaLR(self.optimizer, lambda step: 1 - step / steps)
+        self.steps = steps
+
+    def step(self) -> None:
+        """One update of all heads."""
+        if self.decoupled:
+            share = 1 - self.schedule.last_epoch / self.steps
+            self.weight.mul_(1 - share * self.rate * self.decay)
+        else:
+            self.weight_grad.addcmul_(self.weight, self.decay)
+        self.optimizer.step()
+        self.schedule.step()

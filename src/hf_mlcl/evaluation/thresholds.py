@@ -1,0 +1,307 @@
+"""Decision thresholds and temperature, fitted on validation scores.
+
+The best threshold of a rare label on a validation set is mostly luck. Three things keep it honest: candidates are 321
+fixed values, evenly spaced in the logit; the best is sought on several folds and averaged; and a label's own threshold
+is drawn towards one that all labels share, the more the fewer positives it has. `cross_fitted_score` measures the whole
+procedure on rows that it did not see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import minimize_scalar
+from scipy.special import expit, logit
+
+from hf_mlcl.metrics import LabelCounts, decide, sigmoid
+from hf_mlcl.metrics._arrays import ArrayLike, BoolArray, FloatArray, as_multi_hot, as_scores, divide, not_empty
+
+Objective = Literal["macro_f1", "micro_f1", "precision"]
+Scope = Literal["label", "global"]
+
+LOGITS = np.linspace(-8, 8, 321)
+CANDIDATES = expit(LOGITS)
+"""Thresholds that are tried; 0.5 is the middle one."""
+
+PRIOR_POSITIVES = 20.0
+"""A label with so many positives has its threshold half-way, in the logit, between its own best and the shared one."""
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """Probabilities from which labels count as predicted; a plain dict of it fits into a model's config.
+
+    Attributes:
+        values: One a label.
+        objective: What they were tuned for.
+        scope: ``"label"`` or ``"global"``.
+        target_precision: Set if the objective is precision.
+
+    Example:
+        >>> Thresholds.from_dict({"values": [0.5, 0.25]}).decide([[0.4, 0.3]]).tolist()
+        [[False, True]]
+    """
+
+    values: list[float]
+    objective: Objective = "macro_f1"
+    scope: Scope = "label"
+    target_precision: float | None = None
+
+    def decide(self, probabilities: ArrayLike) -> BoolArray:
+        """Predictions from probabilities (rows, labels)."""
+        return decide(probabilities, self.values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As numbers, strings and lists only."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Thresholds:
+        """The inverse of `to_dict`."""
+        return cls(**values)
+
+
+@dataclass(frozen=True)
+class CrossFittedScore:
+    """The objective on rows that the thresholds had not seen, beside the plain threshold 0.5 on the same rows.
+
+    Attributes:
+        tuned: Macro- or micro-F1 of tuned thresholds; for the objective precision, micro-precision.
+        plain: The same of 0.5.
+    """
+
+    tuned: float
+    plain: float
+
+
+def tune_thresholds(
+    labels: ArrayLike,
+    probabilities: ArrayLike,
+    objective: Objective = "macro_f1",
+    scope: Scope = "label",
+    target_precision: float | None = None,
+    folds: int = 5,
+    prior_positives: float = PRIOR_POSITIVES,
+    seed: int = 0,
+) -> Thresholds:
+    """Thresholds that serve `objective` on validation scores.
+
+    Args:
+        labels: Multi-hot truth (rows, labels).
+        probabilities: Between 0 and 1, same shape.
+        objective: ``"macro_f1"``, ``"micro_f1"``, or ``"precision"``: the most labels at `target_precision`.
+        scope: ``"label"`` gives each label its own threshold, ``"global"`` one to all.
+        target_precision: Of each label (or of all decisions together, for a global threshold).
+        folds: Parts of the rows; the best threshold without each of them in turn is averaged in the logit.
+        prior_positives: Strength of the pull of rare labels to the shared threshold, in positives.
+        seed: Of the folds.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> labels = rng.random((500, 3)) < [0.5, 0.2, 0.05]
+        >>> cautious = np.where(labels, 0.4, 0.1) + rng.normal(0, 0.05, labels.shape)
+        >>> thresholds = tune_thresholds(labels, cautious.clip(0, 1))
+        >>> all(0.15 < value < 0.4 for value in thresholds.values)
+        True
+    """
+    truth, p = _checked(labels, probabilities)
+    if objective not in ("macro_f1", "micro_f1", "precision"):
+        raise ValueError(f"`objective` must be 'macro_f1', 'micro_f1' or 'precision', but is {objective!r}.")
+    if scope not in ("label", "global"):
+        raise ValueError(f"`scope` must be 'label' or 'global', but is {scope!r}.")
+    if (objective == "precision") != (target_precision is not None):
+        raise ValueError(
+            f"`target_precision` goes with objective='precision' and with no other, but came {target_precision!r} with "
+            f"objective={objective!r}."
+        )
+    if target_precision is not None and not 0 < target_precision < 1:
+        raise ValueError(f"`target_precision` must lie between 0 and 1, but is {target_precision}.")
+    parts = [_Counts.of(truth[rows], p[rows]) for rows in _folds(len(truth), folds, seed)]
+    total = _Counts.sum(parts)
+    training = [total.without(part) for part in parts] if len(parts) > 1 else [total]
+    shared = np.mean([LOGITS[_best_shared(c, objective, target_precision)] for c in training])
+    cut = np.full(truth.shape[1], shared)
+    if scope == "label":
+        own = np.mean([LOGITS[_best_each(c, objective, target_precision)] for c in training], axis=0)
+        trust = total.actual / (total.actual + prior_positives) if prior_positives > 0 else (total.actual > 0)
+        cut = trust * own + (1 - trust) * shared
+    return Thresholds(expit(cut).tolist(), objective, scope, target_precision)
+
+
+def cross_fitted_score(
+    labels: ArrayLike,
+    probabilities: ArrayLike,
+    objective: Objective = "macro_f1",
+    folds: int = 5,
+    seed: int = 0,
+    **tuning: Any,
+) -> CrossFittedScore:
+    """What tuning is worth on unseen rows: each fold is decided by thresholds tuned on the others.
+
+    Args:
+        labels: Multi-hot truth (rows, labels).
+        probabilities: Between 0 and 1, same shape.
+        objective: As for `tune_thresholds`.
+        folds: Parts of the rows.
+        seed: Of the folds.
+        **tuning: Further arguments of `tune_thresholds`.
+    """
+    truth, p = _checked(labels, probabilities)
+    predictions = np.zeros_like(truth)
+    for held_out in _folds(len(truth), max(folds, 2), seed):
+        rest = np.setdiff1d(np.arange(len(truth)), held_out)
+        tuned = tune_thresholds(truth[rest], p[rest], objective, folds=folds, seed=seed + 1, **tuning)
+        predictions[held_out] = tuned.decide(p[held_out])
+
+    def value(guess: BoolArray) -> float:
+        counts = LabelCounts.of(truth, guess)
+        if objective == "precision":
+            return float(counts.pooled().precision().item())
+        return float((counts.pooled() if objective == "micro_f1" else counts).f1().mean())
+
+    return CrossFittedScore(tuned=value(predictions), plain=value(decide(p)))
+
+
+@dataclass(frozen=True)
+class _Counts:
+    """True and predicted positives of each label at every candidate threshold, shape (candidates, labels)."""
+
+    hits: npt.NDArray[np.int64]
+    predicted: npt.NDArray[np.int64]
+    actual: npt.NDArray[np.int64]
+
+    @classmethod
+    def of(cls, truth: BoolArray, p: FloatArray) -> _Counts:
+        cuts = CANDIDATES.astype(p.dtype)  # as `decide` compares
+        # A cell counts for every candidate that it reaches: histogram the highest one, then sum from the top.
+        reached = np.searchsorted(cuts, p, side="right")
+        cell = reached * p.shape[1] + np.arange(p.shape[1])
+        size = (len(cuts) + 1) * p.shape[1]
+
+        def at_least(cells: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+            table = np.bincount(cells.ravel(), minlength=size).reshape(-1, p.shape[1])
+            return np.cumsum(table[::-1], axis=0)[::-1][1:]
+
+        return cls(at_least(cell[truth]), at_least(cell), np.count_nonzero(truth, axis=0))
+
+    @classmethod
+    def sum(cls, parts: list[_Counts]) -> _Counts:
+        hits, predicted, actual = (
+            np.sum([getattr(c, n) for c in parts], axis=0) for n in ("hits", "predicted", "actual")
+        )
+        return cls(hits, predicted, actual)
+
+    def without(self, part: _Counts) -> _Counts:
+        return _Counts(self.hits - part.hits, self.predicted - part.predicted, self.actual - part.actual)
+
+
+def _best_each(counts: _Counts, objective: Objective, target: float | None) -> npt.NDArray[np.int64]:
+    """Index of each label's best candidate."""
+    if objective == "macro_f1":
+        return _highest(divide(2 * counts.hits, counts.predicted + counts.actual))
+    if objective == "precision":
+        return _first_precise(counts.hits, counts.predicted, target)
+    # Micro-F1 is a ratio of sums over labels, 2 hits / (predicted + actual). Dinkelbach: its maximum F is where the
+    # best of 2 hits - F predicted, which each label may seek alone, gives the ratio F itself.
+    label, score = np.arange(len(counts.actual)), 0.0
+    while True:
+        best = _highest(2 * counts.hits - score * counts.predicted)
+        ratio = divide(2 * counts.hits[best, label].sum(), counts.predicted[best, label].sum() + counts.actual.sum())
+        if ratio <= score + 1e-12:
+            return best
+        score = float(ratio)
+
+
+def _best_shared(counts: _Counts, objective: Objective, target: float | None) -> int:
+    """Index of the candidate that is best for all labels together."""
+    hits, predicted = counts.hits.sum(1, keepdims=True), counts.predicted.sum(1, keepdims=True)
+    if objective == "macro_f1":
+        value = divide(2 * counts.hits, counts.predicted + counts.actual).mean(1, keepdims=True)
+    elif objective == "micro_f1":
+        value = divide(2 * hits, predicted + counts.actual.sum())
+    else:
+        return int(_first_precise(hits, predicted, target)[0])
+    return int(_highest(value)[0])
+
+
+def _highest(value: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+    """Index of the highest value in each column; among equals the one nearest to threshold 0.5."""
+    near = -np.abs(LOGITS)[:, np.newaxis]
+    return np.asarray(np.lexsort((np.broadcast_to(near, value.shape), value), axis=0)[-1])
+
+
+def _first_precise(
+    hits: npt.NDArray[np.int64], predicted: npt.NDArray[np.int64], target: float | None
+) -> npt.NDArray[np.int64]:
+    """Index of the lowest candidate from which on precision is reached; where none is, of the most precise one."""
+    precision = divide(hits, predicted)
+    reached = precision >= (target or 0.0)
+    return np.where(reached.any(0), reached.argmax(0), _highest(precision))
+
+
+@dataclass(frozen=True)
+class Temperature:
+    """A divisor of all logits that makes probabilities honest (Guo et al., 2017); decisions at 0.5 stay as they are.
+
+    Example:
+        >>> Temperature(2.0).apply([[4.0, 0.0]]).round(3).tolist()
+        [[0.881, 0.5]]
+    """
+
+    value: float = 1.0
+
+    def apply(self, logits: ArrayLike) -> FloatArray:
+        """Calibrated probabilities."""
+        return sigmoid(as_scores(logits, "logits") / self.value)
+
+    def apply_to_probabilities(self, probabilities: ArrayLike) -> FloatArray:
+        """The same for scores that are probabilities already, such as the mean of several heads."""
+        return self.apply(_logit(as_scores(probabilities, "probabilities")))
+
+
+def fit_temperature(labels: ArrayLike, probabilities: ArrayLike) -> Temperature:
+    """The temperature with the lowest cross-entropy on validation scores.
+
+    Args:
+        labels: Multi-hot truth (rows, labels).
+        probabilities: Between 0 and 1, same shape.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> logits = rng.normal(0, 2, (5000, 2))
+        >>> labels = rng.random(logits.shape) < sigmoid(logits)
+        >>> round(fit_temperature(labels, sigmoid(3 * logits)).value, 1)
+        3.0
+    """
+    truth, p = _checked(labels, probabilities)
+    margin = np.where(truth, 1, -1) * _logit(p.astype(np.float64))
+
+    def loss(log_temperature: float) -> float:
+        return float(np.logaddexp(0, -margin / np.exp(log_temperature)).mean())
+
+    found = minimize_scalar(loss, bounds=(np.log(0.05), np.log(20)), method="bounded", options={"xatol": 1e-6})
+    return Temperature(float(np.exp(found.x)))
+
+
+def _logit(p: FloatArray) -> FloatArray:
+    tiny = np.finfo(p.dtype).eps
+    return np.asarray(logit(np.clip(p, tiny, 1 - tiny)))
+
+
+def _checked(labels: ArrayLike, probabilities: ArrayLike) -> tuple[BoolArray, FloatArray]:
+    truth = as_multi_hot(labels, "labels")
+    p = as_scores(probabilities, "probabilities", like=truth)
+    not_empty(truth)
+    if p.min() < 0 or p.max() > 1:
+        raise ValueError(f"`probabilities` must lie between 0 and 1, but span {p.min():.3g} to {p.max():.3g}.")
+    return truth, p
+
+
+def _folds(rows: int, folds: int, seed: int) -> list[npt.NDArray[np.int64]]:
+    if folds < 1:
+        raise ValueError(f"`folds` must be at least 1, but is {folds}.")
+    return np.array_split(np.random.default_rng(seed).permutation(rows), min(folds, rows))

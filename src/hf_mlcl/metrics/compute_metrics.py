@@ -1,0 +1,111 @@
+"""Metrics for users of the Hugging Face Trainer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from hf_mlcl.metrics._arrays import ArrayLike, FloatArray, as_array, as_scores
+from hf_mlcl.metrics.classification import decide, decision_metrics, f1
+from hf_mlcl.metrics.frequency import frequency_breakdown
+from hf_mlcl.metrics.ranking import label_ranking_average_precision, mean_average_precision, precision_at_k
+
+
+class EvalPrediction(Protocol):
+    """What the Trainer hands to `compute_metrics` (`transformers.EvalPrediction` is one)."""
+
+    predictions: Any
+    label_ids: Any
+
+
+def sigmoid(logits: ArrayLike) -> FloatArray:
+    """The logistic function, without overflow at either end.
+
+    Example:
+        >>> sigmoid([[0.0, -1000.0, 1000.0]]).tolist()
+        [[0.5, 0.0, 1.0]]
+    """
+    x = as_scores(logits, "logits")
+    # exp of a number that is never positive: nothing can overflow, and 0 / (1 + 0) is exactly 0.
+    e = np.exp(-np.abs(x))
+    return np.asarray(np.where(x >= 0, 1, e) / (1 + e))
+
+
+def multilabel_metrics(
+    labels: ArrayLike, probabilities: ArrayLike, threshold: float | ArrayLike = 0.5, k: int | None = None
+) -> dict[str, float]:
+    """The study's metrics of one set of predictions: decisions at `threshold`, and mAP.
+
+    Args:
+        labels: Multi-hot truth (rows, labels).
+        probabilities: Between 0 and 1, same shape.
+        threshold: One number, or one a label.
+        k: Adds LRAP and precision@k, which the study does not report.
+
+    Example:
+        >>> metrics = multilabel_metrics([[1, 0], [1, 1]], [[0.9, 0.6], [0.8, 0.7]])
+        >>> round(metrics["macro_f1"], 3), metrics["mAP"]
+        (0.833, 1.0)
+    """
+    result = decision_metrics(labels, decide(probabilities, threshold))
+    result["mAP"] = mean_average_precision(labels, probabilities)
+    if k is not None:
+        result["lrap"] = label_ranking_average_precision(labels, probabilities)
+        result[f"precision@{k}"] = precision_at_k(labels, probabilities, k)
+    return result
+
+
+def make_compute_metrics(
+    threshold: float | ArrayLike = 0.5,
+    k: int | None = None,
+    train_labels: ArrayLike | None = None,
+    label_names: Sequence[str] | None = None,
+) -> Callable[[EvalPrediction], dict[str, float]]:
+    """A `compute_metrics` for the Trainer of any model that returns one logit a label.
+
+    Args:
+        threshold: Probability from which a label counts as predicted: one number, or one a label.
+        k: Adds LRAP and precision@k.
+        train_labels: Multi-hot training labels or counts; adds macro-F1 of head, medium and tail labels.
+        label_names: Adds the F1 of each label under ``f1_<name>``.
+
+    Example:
+        >>> from types import SimpleNamespace
+        >>> prediction = SimpleNamespace(predictions=[[2.0, -1.0], [3.0, 1.0]], label_ids=[[1, 0], [1, 1]])
+        >>> make_compute_metrics(label_names=["sport", "music"])(prediction)["f1_music"]
+        1.0
+    """
+
+    def compute(prediction: EvalPrediction) -> dict[str, float]:
+        outputs, labels = prediction.predictions, as_array(prediction.label_ids)
+        logits = outputs[0] if isinstance(outputs, tuple) else outputs  # further outputs follow the logits
+        probabilities = sigmoid(logits)
+        predictions: npt.NDArray[np.bool_] = decide(probabilities, threshold)
+        result = multilabel_metrics(labels, probabilities, threshold, k)
+        if train_labels is not None:
+            result |= frequency_breakdown(labels, predictions, train_labels)
+        if label_names is not None:
+            each = f1(labels, predictions)
+            if len(label_names) != len(each):
+                raise ValueError(
+                    f"`label_names` has {len(label_names)} names, but the logits have {len(each)} columns."
+                )
+            result |= {f"f1_{name}": float(value) for name, value in zip(label_names, each, strict=True)}
+        return result
+
+    return compute
+
+
+def compute_metrics(prediction: EvalPrediction) -> dict[str, float]:
+    """`make_compute_metrics` with its defaults, to be passed to a Trainer as it is.
+
+    Example:
+        >>> from types import SimpleNamespace
+        >>> prediction = SimpleNamespace(predictions=[[2.0, -1.0], [3.0, 1.0]], label_ids=[[1, 0], [1, 1]])
+        >>> compute_metrics(prediction)["micro_f1"]
+        1.0
+    """
+    return make_compute_metrics()(prediction)

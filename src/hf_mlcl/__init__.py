@@ -1,7 +1,7 @@
 """hf-mlcl: multi-label contrastive learning for the Hugging Face ecosystem.
 
-Losses and models are there at once, since importing the package is what makes the Auto classes know the models. The rest is
-imported when it is first used.
+Losses and models are there at once, since importing the package is what makes the Auto classes know the models. The
+rest is imported when it is first used.
 """
 
 import importlib

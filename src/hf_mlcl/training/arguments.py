@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,8 +29,8 @@ class ContrastiveTrainingArguments(TrainingArguments):
         loss: Name of a loss, or several joined with ``+``.
         loss_kwargs: Its hyperparameters; ``weights`` for the parts of a joined loss.
         temperature: tau of the contrastive losses.
-        embedding_chunk_size: Rows that the encoder computes at a time: a batch of any size on a device of any size, with
-            exact gradients. Not the same as gradient accumulation, whose contrastive batches stay small.
+        embedding_chunk_size: Rows that the encoder computes at a time: a batch of any size on a device of any size,
+            with exact gradients. Not the same as gradient accumulation, whose contrastive batches stay small.
         drop_last_train_batch: Whether the last incomplete training batch is left out.
         two_views: Whether the images of a batch come in two augmented views each, both anchors.
         label_aware_batches: Whether rare labels are given partners in their batch.
@@ -45,30 +46,35 @@ class ContrastiveTrainingArguments(TrainingArguments):
         'linear'
     """
 
-    _VALID_DICT_FIELDS = [*TrainingArguments._VALID_DICT_FIELDS, "loss_kwargs"]
+    _VALID_DICT_FIELDS = [*TrainingArguments._VALID_DICT_FIELDS, "loss_kwargs"]  # noqa: RUF012
 
     loss: str = field(default="reg", metadata={"help": "A loss by name, or several joined with +, such as reg+zlpr."})
     loss_kwargs: dict[str, Any] | str = field(default_factory=dict, metadata={"help": "Its hyperparameters, as JSON."})
     temperature: float = field(default=0.1, metadata={"help": "Temperature of the contrastive losses."})
     embedding_chunk_size: int | None = field(
-        default=None, metadata={"help": "Rows the encoder computes at a time, with exact gradients for the whole batch."}
+        default=None,
+        metadata={"help": "Rows the encoder computes at a time, with exact gradients for the whole batch."},
     )
-    drop_last_train_batch: bool = field(default=True, metadata={"help": "Leave out the last incomplete training batch."})
+    drop_last_train_batch: bool = field(
+        default=True, metadata={"help": "Leave out the last incomplete training batch."}
+    )
     two_views: bool = field(default=False, metadata={"help": "Two augmented views of each image."})
     label_aware_batches: bool = field(default=False, metadata={"help": "Give rare labels partners in their batch."})
     eval_probe: str = field(default="none", metadata={"help": "Quick score of the features: knn, ridge or none."})
     eval_probe_samples: int = field(default=2000, metadata={"help": "Training rows that the probe learns from."})
 
-    lr_scheduler_type: Any = field(default=None, metadata={"help": "cosine (contrastive) or linear (logits) if not set."})
+    lr_scheduler_type: Any = field(
+        default=None, metadata={"help": "cosine (contrastive) or linear (logits) if not set."}
+    )
     warmup_steps: float = field(default=0.05, metadata={"help": "Steps of warm-up, or their share if below 1."})
     weight_decay: float = field(default=0.01, metadata={"help": "Not on biases and normalisation."})
+    metric_for_best_model: str | None = field(default=None, metadata={"help": "micro_f1 for logits if not set."})
+    label_names: list[str] | None = field(default=None, metadata={"help": "Columns with labels; `labels` if not set."})
     load_best_model_at_end: bool | None = field(default=None, metadata={"help": "By micro-F1 for logits if not set."})
 
     def __post_init__(self) -> None:
         """Fill in what was not given, then let HF check everything."""
         if isinstance(self.loss_kwargs, str):
-            import json
-
             self.loss_kwargs = json.loads(self.loss_kwargs)
         for name in ("embedding_chunk_size", "eval_probe_samples"):
             value = getattr(self, name)
@@ -76,14 +82,17 @@ class ContrastiveTrainingArguments(TrainingArguments):
                 raise ValueError(f"{name} must be at least 1; got {value}.")
         if self.eval_probe not in ("none", "knn", "ridge"):
             raise ValueError(f"eval_probe must be 'none', 'knn' or 'ridge'; got {self.eval_probe!r}.")
-        logits_only = self.build_loss().kind == "logit"  # also raises for a wrong name or hyperparameter, before any work
+        logits_only = (
+            self.build_loss().kind == "logit"
+        )  # also raises for a wrong name or hyperparameter, before any work
         if self.lr_scheduler_type is None:
             self.lr_scheduler_type = "linear" if logits_only else "cosine"
         evaluates = str(getattr(self.eval_strategy, "value", self.eval_strategy)) != "no"
         if self.load_best_model_at_end is None:
             self.load_best_model_at_end = logits_only and evaluates
             if self.load_best_model_at_end:
-                self.metric_for_best_model = self.metric_for_best_model or "micro_f1"
+                if self.metric_for_best_model is None:
+                    self.metric_for_best_model = "micro_f1"
                 self.save_strategy = self.eval_strategy
         if self.label_names is None:
             self.label_names = ["labels"]

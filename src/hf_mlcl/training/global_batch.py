@@ -1,8 +1,8 @@
 """The loss over the rows of all ranks together, equal to that of a single process with the same rows.
 
-Embeddings and labels are gathered, so every rank sees the whole batch. A `ContrastiveLoss` then computes an equal share
-of the anchors on each rank; any other loss is computed whole on all of them. Gathering passes gradients back as their sum
-over the ranks, and DDP averages the parameters' gradients over the W ranks. So with
+Embeddings and labels are gathered, so every rank sees the whole batch. A `ContrastiveLoss` then computes an equal
+share of the anchors on each rank; any other loss is computed whole on all of them. Gathering passes gradients back as
+their sum over the ranks, and DDP averages the parameters' gradients over the W ranks. So with
 
     W * (sum over this rank's anchors) / (divisor of the whole batch)      for shares
     the whole loss                                                         where every rank computes it all
@@ -32,11 +32,13 @@ class GlobalLoss:
         value: What to call ``backward`` on.
         parts: Value of each part of a joined loss on this rank, detached.
         contrastive: Sums and counts of this rank's share of the contrastive loss, if there is one.
+        embedding_norms: Lengths of all ranks' embeddings, detached, if there is a contrastive loss.
     """
 
     value: Tensor
     parts: dict[str, Tensor] = field(default_factory=dict)
     contrastive: LossParts | None = None
+    embedding_norms: Tensor | None = None
 
 
 def global_loss(loss: nn.Module, outputs: Any, labels: Tensor, real_rows: int | None = None) -> GlobalLoss:
@@ -55,15 +57,17 @@ def global_loss(loss: nn.Module, outputs: Any, labels: Tensor, real_rows: int | 
         if part.kind == "logit":
             value = part(gather_rows(outputs.logits)[rows], labels)
         elif isinstance(part, ContrastiveLoss):
+            embeddings = gather_rows(outputs.embeddings)[rows]
             share = part.parts(
-                gather_rows(outputs.embeddings)[rows],
-                labels,
-                outputs.prototypes,
-                statistics=True,
-                shard=(_rank(), _world_size()),
+                embeddings, labels, outputs.prototypes, statistics=True, shard=(_rank(), _world_size())
             )
-            value = _world_size() * share.total / _sum_over_ranks(share.divisor).clamp(min=1.0)
+            divisor = _sum_over_ranks(share.divisor).clamp(min=1.0)
+            if torch.is_grad_enabled():
+                value = _world_size() * share.total / divisor
+            else:  # without gradients to share, every rank may know the value itself
+                value = _sum_over_ranks(share.total) / divisor
             result.contrastive = share
+            result.embedding_norms = torch.linalg.vector_norm(embeddings.detach().float(), dim=1)
         else:
             value = part(gather_rows(outputs.embeddings)[rows], labels, outputs.prototypes)
         result.parts[name] = value.detach()
@@ -76,7 +80,7 @@ def gather_rows(tensor: Tensor) -> Tensor:
     if _world_size() == 1:
         return tensor
     if tensor.requires_grad:
-        return torch.cat(all_gather(tensor.contiguous()))
+        return torch.cat(all_gather(tensor.contiguous()))  # type: ignore[no-untyped-call]
     gathered = [torch.empty_like(tensor) for _ in range(_world_size())]
     dist.all_gather(gathered, tensor.contiguous())
     return torch.cat(gathered)

@@ -23,7 +23,7 @@ class TrainingStatistics:
         self._anchors = 0
         self._steps = 0
 
-    def add(self, loss: GlobalLoss, embeddings: Tensor | None) -> None:
+    def add(self, loss: GlobalLoss) -> None:
         """Take in one step."""
         self._steps += 1
         if len(loss.parts) > 1:
@@ -34,10 +34,9 @@ class TrainingStatistics:
             self._add("valid_anchors", loss.contrastive.valid_anchors)
             for name, value in loss.contrastive.counts._asdict().items():
                 self._add(name, value)
-            if embeddings is not None:
-                norms = torch.linalg.vector_norm(embeddings.detach().float(), dim=1)
-                self._add("norm", norms.sum())
-                self._add("rows", norms.new_tensor(float(len(norms))) if False else norms.new_ones(()) * len(norms))
+        if loss.embedding_norms is not None:
+            self._add("norm", loss.embedding_norms.sum())
+            self._add("rows", loss.embedding_norms.new_full((), len(loss.embedding_norms)))
 
     def flush(self) -> dict[str, float]:
         """Means over the steps since the last call, over all ranks, as plain numbers."""
@@ -59,7 +58,9 @@ class TrainingStatistics:
                     logs[f"loss_{name.removeprefix('part:')}"] = sums[name] / (self._steps * world)
             if "positives" in sums:
                 counts = PairCounts(*(torch.tensor(sums[name]) for name in PairCounts._fields))
-                parts = LossParts(counts.pairs, counts.pairs, int(all_anchors), torch.tensor(sums["valid_anchors"]), counts)
+                parts = LossParts(
+                    counts.pairs, counts.pairs, int(all_anchors), torch.tensor(sums["valid_anchors"]), counts
+                )
                 logs |= {name: value.item() for name, value in parts.statistics().items()}
                 logs["embedding_norm"] = sums["norm"] / max(sums["rows"], 1.0)
         self._sums, self._anchors, self._steps = {}, 0, 0

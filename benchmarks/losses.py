@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from hf_mlcl import build_loss
+from hf_mlcl.losses.engine import TILE_PAIRS
 from measure import in_own_process, interleaved, matmul_rate, peak_megabytes, reset_peak, table
 
 SIZES = [(64, 20, 256), (256, 54, 256), (256, 146, 256), (1024, 146, 256)]
@@ -101,7 +102,9 @@ def scaling() -> None:
     rows = []
     for batch in (1024, 4096, 8192, 16384, 32768):
         n = batch + num_labels
-        operations = 2 * n * n * 3 * dim + 2 * n * batch * num_labels
+        # A single tile needs one product less: its attractions are added to their transpose first.
+        products = 2 if n * n <= TILE_PAIRS else 3
+        operations = 2 * n * n * products * dim + 2 * n * batch * num_labels
         rate = in_own_process(matmul_rate)
         seconds, megabytes = in_own_process(_scaling, batch, num_labels, dim, None)
         dense = ["needs more than 20 GB", "-"]

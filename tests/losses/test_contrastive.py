@@ -74,7 +74,7 @@ def test_float32_is_within_1e_5_of_the_naive_loops(name, settings_, chunk_size):
 def test_any_labels_and_chunk_size_give_what_the_naive_loops_give(name, settings_, data):
     y = labels_for(name, data.draw(multi_hot()))
     dtype = data.draw(st.sampled_from([torch.bool, torch.int32, torch.int64, torch.float16, torch.float32]))
-    tau = data.draw(st.sampled_from([0.05, 0.1, 1.0]))
+    tau = data.draw(st.sampled_from([0.01, 0.05, 0.1, 1.0]))
     chunk_size = data.draw(st.none() | st.integers(1, 9))
     seed = data.draw(st.integers(0, 2**16))
     z, _, c = batch(name, *y.shape, dim=3, seed=seed)
@@ -336,9 +336,7 @@ def test_statistics_must_be_asked_for():
 def test_tiles_cover_the_anchors_once_and_fit_the_budget():
     spec = Contrast(range(5, 70_005), range(70_005), lambda rows, out: out, 0.1)
     tiles = spec.tiles()
-    assert [i for tile in tiles for i in (tile.start, tile.stop)] == sorted(i for t in tiles for i in (t.start, t.stop))
-    assert tiles[0].start == 5
-    assert tiles[-1].stop == 70_005
+    assert [row for tile in tiles for row in range(tile.start, tile.stop)] == list(range(5, 70_005))
     assert max(t.stop - t.start for t in tiles) == 128
 
 

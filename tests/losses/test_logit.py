@@ -16,6 +16,7 @@ VARIANTS = [(name, {}) for name in LOGIT] + [
     ("focal", {"gamma": 0.5}),
     ("asymmetric", {"gamma_pos": 1.0, "gamma_neg": 4.0, "margin": 0.05}),
     ("asymmetric", {"gamma_neg": 0.5, "margin": 0.3}),
+    ("asymmetric", {"gamma_neg": 1.0, "margin": 0.5}),
     ("asymmetric", {"gamma_neg": 0.0, "margin": 0.2}),
 ]
 each_variant = pytest.mark.parametrize(("name", "settings_"), VARIANTS, ids=lambda v: str(v) if v else "")
@@ -60,6 +61,20 @@ def test_value_and_gradient_stay_finite_at_any_logit(name, settings_, size, dtyp
         assert value.dtype == torch.float32
         assert value.isfinite()
         assert grad.isfinite().all()
+
+
+def test_a_negative_just_at_the_margin_has_a_finite_gradient():
+    x = torch.linspace(-1e-6, 1e-6, 201).unsqueeze(1)
+    _, grad = value_and_gradient(build_loss("asymmetric", margin=0.5), x, torch.zeros(201, 1))
+    assert grad.isfinite().all()
+
+
+@pytest.mark.parametrize("name", ["zlpr", "lsep", "focal"])
+@pytest.mark.parametrize("x", [19.9, 20.2, 25.0])
+def test_float64_is_exact_where_softplus_would_not_be(name, x):
+    x, y = torch.tensor([[x, 0.0]], dtype=torch.float64), torch.tensor([[1, 0]])
+    mine, theirs = value_and_gradient(build_loss(name), x, y), value_and_gradient(LOGIT[name], x, y)
+    assert (mine[1] - theirs[1]).abs().max() / theirs[1].abs().max() <= 1e-9
 
 
 @each_variant

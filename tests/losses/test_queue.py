@@ -47,6 +47,20 @@ def test_saved_and_loaded_it_goes_on_as_before():
     assert held(copy.push(*rows(3, 3))) == held(queue.push(*rows(3, 3))) == [1, 2, 3, 4, 5]
 
 
+def test_a_queue_is_saved_by_safetensors(tmp_path):
+    from safetensors.torch import load_model, save_model
+
+    queue, copy = MomentumQueue(5, 3, 2).push(*rows(0, 3)), MomentumQueue(5, 3, 2)
+    save_model(queue, str(tmp_path / "queue.safetensors"))
+    load_model(copy, str(tmp_path / "queue.safetensors"))
+    assert held(copy) == [0, 1, 2]
+
+
+def test_labels_that_are_not_zero_or_one_are_named():
+    with pytest.raises(ValueError, match="labels must be 0 or 1"):
+        MomentumQueue(4, 3, 2).push(torch.zeros(2, 3), torch.full((2, 2), 0.5))
+
+
 def test_an_empty_push_changes_nothing():
     queue = MomentumQueue(5, 3, 2).push(*rows(0, 3))
     assert held(queue.push(*rows(0, 0))) == [0, 1, 2]

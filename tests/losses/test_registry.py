@@ -141,5 +141,14 @@ class TestOwnLoss:
 
         with pytest.raises(ValueError, match=r"Odd.forward must take .* got \(x, y\)"):
             register_loss("odd")(Odd)
-        with pytest.raises(ValueError, match=r"must not be empty or contain '\+'"):
-            register_loss("a+b")
+        for name in ("a+b", "", " pad ", "my.loss"):
+            with pytest.raises(ValueError, match="name must be letters"):
+                register_loss(name)
+
+    def test_a_contrastive_loss_must_take_prototypes(self):
+        class NoPrototypes(torch.nn.Module):
+            def forward(self, embeddings, labels):
+                return embeddings.sum()
+
+        with pytest.raises(ValueError, match="prototypes=None"):
+            register_loss("no_prototypes")(NoPrototypes)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from hf_mlcl.losses.engine import Contrast, PairCounts, contrast
-from hf_mlcl.losses.labels import LabelSets, check_multi_hot, check_zero_one
+from hf_mlcl.losses.labels import LabelSets, check_multi_hot, check_zero_one, to_class_ids
 from hf_mlcl.losses.loss import Loss
 from hf_mlcl.losses.queue import MomentumQueue
 
@@ -166,8 +166,8 @@ class ContrastiveLoss(Loss):
             prototypes: As for the loss itself.
             queue: As for the loss itself.
             statistics: Whether `LossParts.statistics` will be called: counts pairs in the same pass.
-            shard: (k, n): take the k-th of n equal shares of the anchors. Totals, divisors and counts of all shares add
-                up to those of the whole.
+            shard: (k, n), k from 0: take the k-th of n equal shares of the anchors. Totals, divisors and counts of
+                all shares add up to those of the whole.
         """
         with torch.autocast(embeddings.device.type, enabled=False):
             x, rows = self._arrange(embeddings, labels, prototypes, queue)
@@ -197,6 +197,7 @@ class ContrastiveLoss(Loss):
             )
         dtype = torch.float64 if embeddings.dtype == torch.float64 else torch.float32
         labels = self.check_labels(labels, embeddings)
+        self.labels_are_right()
         labels = labels if labels.ndim == 1 else labels.to(dtype)
         parts = [embeddings.to(dtype)]
         if queue is not None:
@@ -218,6 +219,10 @@ class ContrastiveLoss(Loss):
 def _check_queue(queue: MomentumQueue, embeddings: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """Embeddings and labels of the queue's rows."""
     past, past_labels = queue.rows()
+    if labels.ndim == 1 and past_labels.ndim == 2:  # a single-label loss with a queue of one-hot rows
+        past_labels = to_class_ids(past_labels, past, rows_name="the queue's embeddings", check_values=False)
+    if past.device != embeddings.device:
+        raise ValueError(f"queue is on {past.device} but embeddings on {embeddings.device}; move them together.")
     if past.shape[1] != embeddings.shape[1] or past_labels.shape[1:] != labels.shape[1:]:
         raise ValueError(
             f"queue holds embeddings of length {past.shape[1]} and labels of shape {tuple(past_labels.shape[1:])}, "
@@ -243,5 +248,7 @@ def _check_prototypes(prototypes: Tensor | None, embeddings: Tensor, labels: Ten
 
 
 def _share(whole: range, index: int, of: int) -> range:
-    """The `index`-th of `of` nearly equal consecutive parts."""
+    """The `index`-th of `of` nearly equal consecutive parts, counted from 0."""
+    if not 0 <= index < of:
+        raise ValueError(f"shard must be (k, n) with 0 <= k < n, got {(index, of)}.")
     return range(whole.start + len(whole) * index // of, whole.start + len(whole) * (index + 1) // of)

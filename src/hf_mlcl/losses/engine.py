@@ -125,13 +125,12 @@ def contrast(x: Tensor, spec: Contrast) -> ContrastSum:
 class _Contrast(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, spec: Contrast, needs_grad: bool) -> tuple[Tensor, ...]:
+        info = torch.finfo(x.dtype)
         norm = torch.linalg.vector_norm(x, dim=1, keepdim=True)
-        norm = norm.masked_fill(norm == 0, 1.0)
+        norm = norm.masked_fill(norm < info.tiny**0.5, 1.0)  # a row so short is a zero row: its squares underflow
         u = x / norm
         candidates = slice(spec.candidates.start, spec.candidates.stop)
         keys = u[candidates]
-        info = torch.finfo(x.dtype)
-
         total, valid = x.new_zeros(()), x.new_zeros(())
         counts = x.new_zeros(5).unbind() if spec.statistics else ()
         grad = torch.zeros_like(u)  # of the sum by the normalised rows, times -tau
@@ -179,8 +178,10 @@ class _Contrast(torch.autograd.Function):
                     grad[rows].addmm_(attraction, keys)
                     grad[candidates].addmm_(attraction.T, u[rows])
 
-        grad.addcmul_(u, torch.linalg.vecdot(grad, u).unsqueeze(1), value=-1)  # through the normalisation
-        ctx.save_for_backward(grad.div_(norm * -spec.temperature))
+        if needs_grad:
+            grad.addcmul_(u, torch.linalg.vecdot(grad, u).unsqueeze(1), value=-1)  # through the normalisation
+            grad.div_(norm * -spec.temperature)
+        ctx.save_for_backward(grad)
         ctx.mark_non_differentiable(valid, *counts)
         return total, valid, *counts
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -36,6 +37,8 @@ class JoinedLoss(Loss):
     def __init__(self, losses: dict[str, nn.Module], weights: Sequence[float] | None = None) -> None:
         super().__init__()
         weights = [1.0] * len(losses) if weights is None else [float(weight) for weight in weights]
+        if not all(math.isfinite(weight) for weight in weights):
+            raise ValueError(f"weights must be finite numbers, got {weights}.")
         if len(weights) != len(losses):
             raise ValueError(f"weights must have one number for each of {list(losses)}; got {len(weights)}.")
         self.losses = nn.ModuleDict(losses)
@@ -48,14 +51,14 @@ class JoinedLoss(Loss):
 
     def forward(
         self,
-        embeddings: Tensor,
+        embeddings: Tensor | None,
         labels: Tensor,
         prototypes: Tensor | None = None,
         *,
         logits: Tensor | None = None,
         queue: MomentumQueue | None = None,
     ) -> Tensor:
-        """The weighted sum."""
+        """The weighted sum. `embeddings` may be None where all parts are losses on logits."""
         total = labels.new_zeros((), dtype=torch.float32)
         for weight, (name, loss) in zip(self.weights, self.losses.items(), strict=True):
             if loss.kind == "logit":

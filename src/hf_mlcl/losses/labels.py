@@ -83,9 +83,10 @@ def to_class_ids(labels: Tensor, rows: Tensor, *, rows_name: str, check_values: 
     if labels.ndim == 1:
         if labels.is_floating_point() or labels.dtype == torch.bool:
             raise ValueError(f"labels of shape (batch,) must be integer class ids, but came as {labels.dtype}.")
-        if check_values and bool(((labels < 0) & (labels != NO_CLASS)).any()):
+        wrong = labels[(labels < 0) & (labels != NO_CLASS)] if check_values else labels[:0]
+        if len(wrong):
             raise ValueError(
-                f"labels must be class ids >= 0, or {NO_CLASS} for a row without a class; got {int(labels.min())}."
+                f"labels must be class ids >= 0, or {NO_CLASS} for a row without a class; got {int(wrong[0])}."
             )
         return labels.long()
     if labels.ndim != 2:

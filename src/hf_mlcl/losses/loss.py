@@ -22,7 +22,7 @@ class Loss(nn.Module):
     formula: ClassVar[str] = ""
     citation: ClassVar[str] = ""
 
-    _seen_labels = False
+    _seen_labels = False  # whether the labels of a batch have been looked at and found right
 
     def may_look_at_values(self, labels: Tensor) -> bool:
         """Whether label values can be checked at no cost: always on a CPU, elsewhere for the first batch only.
@@ -32,8 +32,12 @@ class Loss(nn.Module):
         """
         if torch.compiler.is_compiling():
             return False
-        first, self._seen_labels = not self._seen_labels, True
-        return first or labels.device.type == "cpu"
+        return not self._seen_labels or labels.device.type == "cpu"
+
+    def labels_are_right(self) -> None:
+        """Called once a batch's labels have passed the checks: later batches on an accelerator are not looked at."""
+        if not torch.compiler.is_compiling():
+            self._seen_labels = True
 
     def extra_repr(self) -> str:
         """Shows the hyperparameters when the loss is printed."""

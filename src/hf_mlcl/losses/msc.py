@@ -45,7 +45,7 @@ class MSCLoss(ContrastiveLoss):
 
     def __init__(self, temperature: float = 0.1, beta: float = 0.1, chunk_size: int | None = None) -> None:
         super().__init__(temperature, chunk_size)
-        if not beta > 0:
+        if not 0 < beta < math.inf:
             raise ValueError(
                 f"beta must be positive, got {beta}. The default is 0.1; 1 weighs instances as prototypes."
             )

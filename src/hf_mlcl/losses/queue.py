@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from hf_mlcl.losses.labels import check_zero_one
+
 
 class MomentumQueue(nn.Module):
     """First-in-first-out memory of embeddings and labels, as in MoCo.
@@ -54,6 +56,8 @@ class MomentumQueue(nn.Module):
         if labels.shape != (embeddings.shape[0], *self.labels.shape[1:]):
             expected = ("rows", *self.labels.shape[1:])
             raise ValueError(f"labels must have shape {expected} as the queue was made for, got {tuple(labels.shape)}.")
+        if self.labels.ndim == 2 and labels.device.type == "cpu":
+            check_zero_one(labels)
         rows = min(embeddings.shape[0], self.size)
         # Where the rows go depends on numbers that the host knows, so a GPU is never waited for.
         where = (torch.arange(rows, device=self.embeddings.device) + self.next) % self.size
@@ -67,10 +71,10 @@ class MomentumQueue(nn.Module):
         """Embeddings and labels of the rows it holds, in no particular order."""
         return self.embeddings[: self.filled], self.labels[: self.filled]
 
-    def get_extra_state(self) -> dict[str, int]:
-        """How much of the buffers is in use; saved with the state dict."""
-        return {"filled": self.filled, "next": self.next}
+    def get_extra_state(self) -> Tensor:
+        """How much of the buffers is in use and where the next row goes; saved with the state dict."""
+        return torch.tensor([self.filled, self.next])
 
-    def set_extra_state(self, state: dict[str, int]) -> None:
+    def set_extra_state(self, state: Tensor) -> None:
         """Restore what `get_extra_state` gave."""
-        self.filled, self.next = state["filled"], state["next"]
+        self.filled, self.next = state.tolist()

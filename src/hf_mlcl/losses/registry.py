@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -38,8 +39,10 @@ def register_loss(name: str) -> Callable[[LossClass], LossClass]:
         >>> build_loss("hinge", margin=2.0)(torch.zeros(1, 2), torch.ones(1, 2))
         tensor(2.)
     """
-    if "+" in name or not name.strip():
-        raise ValueError(f"A loss's name must not be empty or contain '+', which joins losses; got {name!r}.")
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", name):
+        raise ValueError(
+            f"A loss's name must be letters, digits, _ and -, beginning with a letter ('+' joins losses); got {name!r}."
+        )
 
     def register(cls: LossClass) -> LossClass:
         known = _LOSSES.get(name)
@@ -49,7 +52,7 @@ def register_loss(name: str) -> Callable[[LossClass], LossClass]:
         if not hasattr(cls, "kind"):
             arguments = list(inspect.signature(cls.forward).parameters)
             kind = _KIND_BY_FIRST_ARGUMENT.get(arguments[1]) if len(arguments) > 1 else None
-            if kind is None:
+            if kind is None or (kind == "contrastive" and len(arguments) < 4):
                 raise ValueError(
                     f"{cls.__qualname__}.forward must take (embeddings, labels, prototypes=None) or (logits, labels), "
                     f"so that a trainer knows what to give it; got ({', '.join(arguments[1:])})."
@@ -90,9 +93,8 @@ def hyperparameters(name: str) -> list[str]:
         >>> hyperparameters("msc")
         ['temperature', 'beta', 'chunk_size']
     """
-    return [
-        parameter for parameter in inspect.signature(loss_class(name)).parameters if parameter not in ("args", "kwargs")
-    ]
+    parameters = inspect.signature(loss_class(name)).parameters.values()
+    return [p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
 
 
 def build_loss(name: str, *, weights: Sequence[float] | None = None, **hyperparameters_: Any) -> nn.Module:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +89,10 @@ def load_backbone(
         )
         if not pretrained:
             return backbone_from_config(config)
-        return AutoModel.from_pretrained(name, config=config, use_safetensors=True, **_without_pooler(config), **kwargs)
+        with _silent_about_pooler(config):
+            return AutoModel.from_pretrained(
+                name, config=config, use_safetensors=True, **_without_pooler(config), **kwargs
+            )
     except (OSError, ValueError) as error:
         raise ValueError(
             f"The backbone {name!r} could not be loaded. Expected: a model id of the Hub (online), a local "
@@ -135,6 +140,21 @@ def _timm_backbone(name: str, pretrained: bool, weights: str | Path | None) -> P
     backbone = AutoModel.from_config(config)
     backbone.timm_model.load_state_dict(model.state_dict())
     return backbone
+
+
+@contextmanager
+def _silent_about_pooler(config: PreTrainedConfig) -> Iterator[None]:
+    """Loading need not report the weights of a pooler that we leave out on purpose."""
+    cls: Any = MODEL_MAPPING.get(type(config), None)
+    if not _without_pooler(config):
+        yield
+        return
+    before = cls._keys_to_ignore_on_load_unexpected
+    cls._keys_to_ignore_on_load_unexpected = [*(before or []), r"pooler"]
+    try:
+        yield
+    finally:
+        cls._keys_to_ignore_on_load_unexpected = before
 
 
 def _without_pooler(config: PreTrainedConfig) -> dict[str, bool]:

@@ -170,6 +170,7 @@ class MLCLModel(PreTrainedModel):
         names = list(label_names)
         if isinstance(label_names, str) or len(names) != len(set(names)) or not names:
             raise ValueError(f"label_names must be a list of different names, one per label; got {label_names!r}.")
+        attention = backbone.config._attn_implementation
         config = MLCLConfig(
             backbone_config=backbone.config,
             id2label=dict(enumerate(names)),
@@ -178,17 +179,16 @@ class MLCLModel(PreTrainedModel):
         )
         for parameter in backbone.parameters():
             parameter._is_hf_initialized = True  # loaded: only what is new gets drawn
-        return cls(config, backbone)
+        model = cls(config, backbone)
+        backbone.config._attn_implementation = attention  # becoming part of another configuration has unset it
+        return model
 
     def _init_weights(self, module: nn.Module) -> None:
-        if isinstance(module, ProjectionHead):
-            init.xavier_uniform_(module.hidden.weight)
-            init.xavier_uniform_(module.out.weight)
-        elif isinstance(module, LabelPrototypes):
+        # The backbone draws its own weights: what comes here belongs to projection, prototypes or classifier.
+        if isinstance(module, nn.Linear | LabelPrototypes):
             init.xavier_uniform_(module.weight)
-        elif module is self.classifier:
-            init.xavier_uniform_(module.weight)
-            init.zeros_(module.bias)
+            if getattr(module, "bias", None) is not None:
+                init.zeros_(module.bias)
 
     def add_classifier(self) -> None:
         """Add a linear classifier on the features, if there is none."""

@@ -58,9 +58,7 @@ def global_loss(loss: nn.Module, outputs: Any, labels: Tensor, real_rows: int | 
             value = part(gather_rows(outputs.logits)[rows], labels)
         elif isinstance(part, ContrastiveLoss):
             embeddings = gather_rows(outputs.embeddings)[rows]
-            share = part.parts(
-                embeddings, labels, outputs.prototypes, statistics=True, shard=(_rank(), _world_size())
-            )
+            share = part.parts(embeddings, labels, outputs.prototypes, statistics=True, shard=(_rank(), _world_size()))
             divisor = _sum_over_ranks(share.divisor).clamp(min=1.0)
             if torch.is_grad_enabled():
                 value = _world_size() * share.total / divisor

@@ -1,0 +1,266 @@
+"""The encoder: shapes, initialisation, saving and loading, chunked encoding."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+import torch
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    BertConfig,
+    DebertaV2Config,
+    DistilBertConfig,
+    ModernBertConfig,
+    MPNetConfig,
+    RobertaConfig,
+)
+
+from hf_mlcl import MLCLConfig, MLCLModel
+from training.tiny import image_model, roberta_model, text_model
+
+SMALL = {"vocab_size": 60, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+TEXT_CONFIGS = {
+    "bert": BertConfig(**SMALL),
+    "roberta": RobertaConfig(**SMALL),
+    "mpnet": MPNetConfig(**SMALL),
+    "deberta": DebertaV2Config(**SMALL),
+    "modernbert": ModernBertConfig(
+        **SMALL, pad_token_id=0, bos_token_id=1, eos_token_id=2, cls_token_id=1, sep_token_id=2
+    ),
+    "distilbert": DistilBertConfig(vocab_size=60, dim=16, n_layers=1, n_heads=2, hidden_dim=32),
+}
+IDS = {
+    "input_ids": torch.randint(5, 60, (3, 7)),
+    "attention_mask": torch.tensor([[1] * 7, [1] * 4 + [0] * 3, [1] * 6 + [0]]),
+}
+
+
+@pytest.mark.parametrize("name", TEXT_CONFIGS)
+@pytest.mark.parametrize("pooling", ["first", "mean"])
+def test_any_text_encoder_gives_features_embeddings_and_prototypes(name, pooling):
+    model = MLCLModel(
+        MLCLConfig(backbone_config=TEXT_CONFIGS[name], num_labels=5, projection_dim=8, pooling=pooling)
+    ).eval()
+    output = model(**IDS)
+    assert output.features.shape == (3, 16)
+    assert output.embeddings.shape == (3, 8)
+    assert output.prototypes.shape == (5, 8)
+    assert output.logits is None
+    hidden = model.backbone(**IDS).last_hidden_state
+    expected = (
+        hidden[:, 0]
+        if pooling == "first"
+        else torch.stack([h[m.bool()].mean(0) for h, m in zip(hidden, IDS["attention_mask"], strict=True)])
+    )
+    assert torch.allclose(output.features, expected, atol=1e-6)
+    loss = output.embeddings.sum() + output.prototypes.sum()
+    loss.backward()
+    without = [name for name, parameter in model.named_parameters() if parameter.grad is None]
+    assert not without, "every parameter takes part, so that several devices can train it"
+
+
+@pytest.mark.parametrize(
+    ("name", "hidden"), [("resnet10t", 512), ("mobilenetv3_small_050", 1024), ("vit_tiny_patch16_224", 192)]
+)
+def test_any_timm_model_gives_pooled_features(name, hidden):
+    model = MLCLModel.from_backbone(name, ["a", "b"], pretrained=False).eval()
+    size = 224 if name.startswith("vit") else 64
+    assert model(pixel_values=torch.randn(2, 3, size, size)).features.shape == (2, hidden)
+
+
+def test_new_parameters_start_as_the_study_says_and_the_backbone_as_it_was():
+    model = text_model(classifier=True)
+    for weight in (
+        model.projection.hidden.weight,
+        model.projection.out.weight,
+        model.prototypes.weight,
+        model.classifier.weight,
+    ):
+        bound = (6 / sum(weight.shape)) ** 0.5  # Xavier
+        assert 0.8 * bound < weight.abs().max() <= bound
+    assert (model.classifier.bias == 0).all()
+    assert model.projection.hidden.bias is None
+
+
+def test_a_resnet_without_weights_starts_as_timm_starts_it():
+    model = MLCLModel.from_backbone("resnet18", ["a"], pretrained=False)
+    weight = model.backbone.timm_model.conv1.weight
+    assert weight.std().item() == pytest.approx((2 / (7 * 7 * 64)) ** 0.5, rel=0.05)  # He, fan out
+
+
+@pytest.mark.parametrize("make", [roberta_model, image_model], ids=["roberta", "resnet"])
+def test_saved_and_loaded_in_a_fresh_interpreter_features_are_bit_equal(make, tmp_path):
+    model = make().eval()
+    inputs = IDS if model.main_input_name == "input_ids" else {"pixel_values": torch.randn(2, 3, 32, 32)}
+    inputs = {k: v % 50 if k == "input_ids" else v for k, v in inputs.items()}
+    model.save_pretrained(tmp_path / "model")
+    assert (tmp_path / "model" / "model.safetensors").exists()
+    torch.save(inputs, tmp_path / "inputs.pt")
+    code = """
+        import sys, torch, hf_mlcl
+        from transformers import AutoModel
+        model = AutoModel.from_pretrained(sys.argv[1] + "/model").eval()
+        with torch.no_grad():
+            torch.save(dict(model(**torch.load(sys.argv[1] + "/inputs.pt"))), sys.argv[1] + "/outputs.pt")
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(code), str(tmp_path)], check=True, capture_output=True)
+    with torch.no_grad():
+        expected = model(**inputs)
+    loaded = torch.load(tmp_path / "outputs.pt")
+    assert loaded.keys() == expected.keys()
+    for name, value in expected.items():
+        assert torch.equal(loaded[name], value), name
+
+
+def test_labels_and_settings_survive_saving(tmp_path):
+    model = MLCLModel.from_features(8, ["sport", "art"], projection_dim=4, classifier=True)
+    model.save_pretrained(tmp_path)
+    config = AutoConfig.from_pretrained(tmp_path)
+    assert config.id2label == {0: "sport", 1: "art"}
+    assert config.label2id == {"sport": 0, "art": 1}
+    assert (config.projection_dim, config.classifier, config.pooling) == (4, True, "pooled")
+    assert torch.equal(AutoModel.from_pretrained(tmp_path).classifier.weight, model.classifier.weight)
+
+
+def test_the_bare_backbone_loads_without_this_package(tmp_path):
+    model = roberta_model().eval()
+    model.save_backbone(tmp_path)
+    code = f"""
+        import sys
+        sys.modules["hf_mlcl"] = None
+        import torch
+        from transformers import AutoModel
+        model = AutoModel.from_pretrained({str(tmp_path)!r}).eval()
+        print(type(model).__name__, model(torch.tensor([[0, 5, 2]])).last_hidden_state.sum().item())
+    """
+    out = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], check=True, capture_output=True, text=True
+    ).stdout
+    kind, value = out.split()
+    assert kind == "RobertaModel"
+    assert float(value) == pytest.approx(
+        model.backbone(torch.tensor([[0, 5, 2]])).last_hidden_state.sum().item(), rel=1e-5
+    )
+
+
+def test_attention_implementation_and_gradient_checkpointing_reach_the_backbone(tmp_path):
+    text_model().backbone.save_pretrained(tmp_path)
+    model = MLCLModel.from_backbone(str(tmp_path), ["a"], attn_implementation="eager")
+    assert model.backbone.config._attn_implementation == "eager"
+    assert MLCLModel.from_backbone(str(tmp_path), ["a"]).backbone.config._attn_implementation == "sdpa"
+    model.gradient_checkpointing_enable()
+    assert any(getattr(module, "gradient_checkpointing", False) for module in model.backbone.modules())
+
+
+def test_compiled_it_gives_the_same():
+    model = text_model().eval()
+    inputs = {"input_ids": IDS["input_ids"] % 50}
+    torch.compiler.reset()
+    compiled = torch.compile(model, backend="aot_eager")
+    assert torch.allclose(compiled(**inputs).embeddings, model(**inputs).embeddings, atol=1e-6)
+
+
+class TestChunks:
+    @staticmethod
+    def gradients(model, inputs, chunk, seed=0):
+        model.embedding_chunk_size = chunk
+        model.train()
+        model.zero_grad()
+        torch.manual_seed(seed)
+        output = model(**inputs)
+        (output.embeddings.square().sum() + output.prototypes.sum()).backward()
+        return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+    @pytest.mark.parametrize("chunk", [1, 8, 32, 100])
+    def test_any_chunk_size_gives_the_gradient_of_the_whole_batch(self, chunk):
+        model = text_model(dropout=0.0)
+        inputs = {"input_ids": torch.randint(1, 50, (40, 6))}
+        whole, chunked = self.gradients(model, inputs, None), self.gradients(model, inputs, chunk)
+        for name, expected in whole.items():
+            assert torch.allclose(chunked[name], expected, rtol=1e-4, atol=1e-6), name
+
+    @pytest.mark.parametrize("chunk", [8, 32])
+    def test_dropout_is_replayed_exactly_when_a_chunk_is_computed_again(self, chunk):
+        """Against the same chunks with all their activations kept, which is what a large enough device would do."""
+        model = text_model(dropout=0.3)
+        inputs = {"input_ids": torch.randint(1, 50, (64, 6))}
+        replayed = self.gradients(model, inputs, chunk)
+        model.zero_grad()
+        torch.manual_seed(0)
+        parts = [model._encode({"input_ids": inputs["input_ids"][i : i + chunk]}) for i in range(0, 64, chunk)]
+        (torch.cat([embeddings for _, embeddings, _ in parts]).square().sum() + model.prototypes().sum()).backward()
+        for name, parameter in model.named_parameters():
+            if name in replayed:
+                assert torch.allclose(replayed[name], parameter.grad, rtol=1e-5, atol=1e-6), name
+
+    def test_batch_normalisation_counts_every_chunk_once(self):
+        model = image_model()
+        inputs = {"pixel_values": torch.randn(8, 3, 32, 32)}
+        norm = next(m for m in model.modules() if isinstance(m, torch.nn.BatchNorm2d))
+        before = norm.running_mean.clone()
+        self.gradients(model, inputs, 4)
+        assert norm.num_batches_tracked == 2
+        after = norm.running_mean.clone()
+        other = image_model()
+        other.train()
+        with torch.no_grad():
+            for i in (0, 4):
+                other(pixel_values=inputs["pixel_values"][i : i + 4])
+        expected = next(m for m in other.modules() if isinstance(m, torch.nn.BatchNorm2d)).running_mean
+        assert not torch.equal(after, before)
+        assert torch.allclose(after, expected, atol=1e-6)
+        assert norm.momentum == 0.1
+
+    def test_evaluation_is_never_cut(self):
+        model = text_model().eval()
+        model.embedding_chunk_size = 2
+        inputs = {"input_ids": torch.randint(1, 50, (7, 6))}
+        chunked = model(**inputs).features
+        model.embedding_chunk_size = None
+        assert torch.equal(chunked, model(**inputs).features)
+
+
+class TestWrongInput:
+    def test_a_backbone_that_is_nowhere_says_what_may_be_given(self, tmp_path):
+        with pytest.raises(ValueError, match=r"could not be loaded\. Expected: a model id of the Hub"):
+            MLCLModel.from_backbone(str(tmp_path), ["a"])
+
+    @pytest.mark.parametrize("names", [[], ["a", "a"], "ab"])
+    def test_label_names_must_be_different_names(self, names):
+        with pytest.raises(ValueError, match="label_names must be a list of different names"):
+            MLCLModel.from_features(4, names)
+
+    def test_weights_are_for_timm(self, tmp_path):
+        text_model().backbone.save_pretrained(tmp_path)
+        with pytest.raises(ValueError, match="weights is for a timm architecture"):
+            MLCLModel.from_backbone(str(tmp_path), ["a"], weights="some.safetensors")
+        with pytest.raises(ValueError, match="there is no file"):
+            MLCLModel.from_backbone("resnet10t", ["a"], weights=tmp_path / "none.safetensors")
+
+    def test_missing_inputs_are_named(self):
+        with pytest.raises(ValueError, match="input_ids is missing: this model's backbone is BertModel"):
+            text_model()(pixel_values=torch.zeros(1, 3, 8, 8))
+
+    def test_weights_of_another_number_of_labels_are_refused(self, tmp_path):
+        text_model(num_labels=3).save_pretrained(tmp_path)
+        with pytest.raises(RuntimeError, match=r"prototypes\.weight|size mismatch|mismatch"):
+            MLCLModel.from_pretrained(tmp_path, num_labels=5)
+
+    def test_missing_weights_are_drawn_not_left_as_raw_memory(self, tmp_path):
+        from safetensors.torch import load_file, save_file
+
+        text_model().save_pretrained(tmp_path)
+        weights = load_file(tmp_path / "model.safetensors")
+        save_file(
+            {k: v for k, v in weights.items() if not k.startswith(("prototypes", "projection"))},
+            tmp_path / "model.safetensors",
+            {"format": "pt"},
+        )
+        model = MLCLModel.from_pretrained(tmp_path)
+        for weight in (model.prototypes.weight, model.projection.hidden.weight):
+            bound = (6 / sum(weight.shape)) ** 0.5
+            assert 0.8 * bound < weight.abs().max() <= bound

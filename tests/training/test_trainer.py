@@ -1,0 +1,282 @@
+"""The trainer beside HF's: losses by name, defaults of the study, logs, evaluation, precision, errors."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from transformers import TrainerCallback, TrainingArguments
+
+from hf_mlcl import ContrastiveMultiLabelTrainer, ContrastiveTrainingArguments, MLCLModel, build_loss, register_loss
+from hf_mlcl.losses import registry
+from training.tiny import image_model, image_rows, text_model, text_rows
+
+
+def arguments(folder, **settings) -> ContrastiveTrainingArguments:
+    defaults = {
+        "per_device_train_batch_size": 16,
+        "max_steps": 3,
+        "logging_steps": 1,
+        "save_strategy": "no",
+        "report_to": "none",
+        "disable_tqdm": True,
+        "use_cpu": True,
+        "learning_rate": 1e-3,
+    }
+    return ContrastiveTrainingArguments(folder, **(defaults | settings))
+
+
+def trainer_for(folder, model=None, rows=None, **settings) -> ContrastiveMultiLabelTrainer:
+    model = text_model() if model is None else model
+    rows = text_rows(48) if rows is None else rows
+    return ContrastiveMultiLabelTrainer(model, arguments(folder, **settings), train_dataset=rows, eval_dataset=rows)
+
+
+def logged(trainer, name):
+    return [entry[name] for entry in trainer.state.log_history if name in entry]
+
+
+class TestDefaults:
+    @pytest.mark.parametrize(("loss", "schedule"), [("reg", "cosine"), ("zlpr", "linear"), ("reg+zlpr", "cosine")])
+    def test_the_schedule_follows_the_kind_of_loss(self, tmp_path, loss, schedule):
+        assert arguments(tmp_path, loss=loss).lr_scheduler_type.value == schedule
+
+    def test_what_the_user_says_wins(self, tmp_path):
+        args = arguments(tmp_path, loss="reg", lr_scheduler_type="constant", warmup_steps=7, weight_decay=0.5)
+        assert (args.lr_scheduler_type.value, args.warmup_steps, args.weight_decay) == ("constant", 7, 0.5)
+
+    def test_logit_losses_keep_the_checkpoint_with_the_best_micro_f1(self, tmp_path):
+        args = arguments(tmp_path, loss="zlpr", eval_strategy="epoch")
+        assert (args.load_best_model_at_end, args.metric_for_best_model, args.greater_is_better) == (
+            True,
+            "micro_f1",
+            True,
+        )
+        assert not arguments(tmp_path, loss="reg", eval_strategy="epoch").load_best_model_at_end
+        assert not arguments(
+            tmp_path, loss="zlpr", eval_strategy="epoch", load_best_model_at_end=False
+        ).load_best_model_at_end
+
+    def test_settings_of_the_loss_reach_it(self, tmp_path):
+        args = arguments(
+            tmp_path, loss="reg+focal", temperature=0.3, loss_kwargs='{"alpha": 1.0, "gamma": 3.0, "weights": [1, 2]}'
+        )
+        loss = args.build_loss()
+        assert (loss.losses["reg"].temperature, loss.losses["reg"].alpha, loss.losses["focal"].gamma) == (0.3, 1.0, 3.0)
+        assert loss.weights == [1.0, 2.0]
+
+    def test_only_training_drops_the_last_incomplete_batch(self, tmp_path):
+        trainer = trainer_for(tmp_path, rows=text_rows(37), per_device_eval_batch_size=16)
+        assert [len(b["labels"]) for b in trainer.get_train_dataloader()] == [16, 16]
+        assert [len(b["labels"]) for b in trainer.get_eval_dataloader()] == [16, 16, 5]
+        assert trainer.args.dataloader_drop_last is False
+        few = trainer_for(tmp_path, rows=text_rows(5))
+        assert [len(b["labels"]) for b in few.get_train_dataloader()] == [5]
+
+
+class TestTraining:
+    @pytest.mark.parametrize(
+        "loss", ["reg", "wo_reg", "msc", "mulsupcon", "base", "proto", "zlpr", "asymmetric", "reg+zlpr"]
+    )
+    def test_the_loss_falls(self, tmp_path, loss):
+        trainer = trainer_for(tmp_path, loss=loss, max_steps=40, learning_rate=3e-3)
+        trainer.train()
+        losses = logged(trainer, "loss")
+        assert np.mean(losses[-5:]) < 0.9 * np.mean(losses[:5])
+
+    def test_images_and_features_train_as_texts_do(self, tmp_path):
+        images = trainer_for(tmp_path, image_model(), image_rows(32), max_steps=12, optim="sgd", learning_rate=0.05)
+        features = [
+            {"feature_values": torch.cat([r["labels"], torch.randn(4)]), "labels": r["labels"]} for r in text_rows(32)
+        ]
+        vectors = trainer_for(
+            tmp_path, MLCLModel.from_features(8, list("abcd")), features, max_steps=12, learning_rate=1e-2
+        )
+        for trainer in (images, vectors):
+            trainer.train()
+            losses = logged(trainer, "loss")
+            assert np.mean(losses[-3:]) < np.mean(losses[:3])
+
+    def test_only_what_the_loss_uses_is_trained(self, tmp_path):
+        for loss, trained in {
+            "zlpr": {"classifier"},
+            "base": {"projection"},
+            "reg": {"projection", "prototypes"},
+        }.items():
+            model = trainer_for(tmp_path, loss=loss).model
+            heads = {name.split(".")[0] for name, p in model.named_parameters() if p.requires_grad} - {"backbone"}
+            assert heads == trained
+
+    def test_a_first_logged_loss_is_the_loss_itself(self, tmp_path):
+        rows = text_rows(16)
+        trainer = trainer_for(tmp_path, rows=rows, max_steps=1, train_sampling_strategy="sequential")
+        batch = {k: torch.stack([row[k] for row in rows]) for k in rows[0]}
+        output = trainer.model.train()(batch["input_ids"], batch["attention_mask"])
+        expected = build_loss("reg")(output.embeddings, batch["labels"], output.prototypes).item()
+        trainer.train()
+        assert logged(trainer, "loss")[0] == pytest.approx(expected, rel=1e-5)
+
+    def test_statistics_are_logged_beside_the_loss(self, tmp_path):
+        trainer = trainer_for(tmp_path, loss="reg+zlpr")
+        trainer.train()
+        for name in ("prr", "anchors_without_positives"):
+            assert all(0 <= value <= 1 for value in logged(trainer, name))
+        for name in ("positive_similarity", "negative_similarity"):
+            assert all(-1 <= value <= 1 for value in logged(trainer, name))
+        assert logged(trainer, "temperature") == [0.1] * 3
+        assert all(value > 0 for value in logged(trainer, "embedding_norm"))
+        parts = zip(logged(trainer, "loss_reg"), logged(trainer, "loss_zlpr"), logged(trainer, "loss"), strict=True)
+        assert all(a + b == pytest.approx(c, rel=1e-4) for a, b, c in parts)
+
+    def test_gradient_accumulation_averages_its_batches(self, tmp_path):
+        rows = text_rows(32)
+        settings = {"max_grad_norm": 0.0, "learning_rate": 0.0, "train_sampling_strategy": "sequential", "max_steps": 1}
+        gradients = {}
+
+        class Keep(TrainerCallback):
+            def on_pre_optimizer_step(self, args, state, control, model=None, **kwargs):
+                gradients[args.gradient_accumulation_steps] = model.prototypes.weight.grad.clone()
+
+        for steps in (1, 2):
+            trainer = trainer_for(tmp_path, rows=rows, gradient_accumulation_steps=steps, **settings)
+            trainer.add_callback(Keep())
+            trainer.train()
+        second = trainer_for(tmp_path, rows=rows[16:], **settings)
+        second.add_callback(Keep())
+        first = gradients[1]
+        second.train()
+        assert torch.allclose(gradients[2], (first + gradients[1]) / 2, atol=1e-6)
+
+    def test_two_views_of_an_image_are_two_anchors(self, tmp_path):
+        rows = [{"pixel_values": torch.stack([r["pixel_values"]] * 2), "labels": r["labels"]} for r in image_rows(16)]
+        trainer = trainer_for(tmp_path, image_model(), rows, two_views=True, max_steps=1)
+        trainer.train()
+        assert math.isfinite(logged(trainer, "loss")[0])
+        assert trainer.extract_features(rows).shape == (16, 512)
+
+    def test_a_loss_of_the_users_own_works_by_name(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(registry, "_LOSSES", dict(registry._LOSSES))
+
+        @register_loss("pull_to_prototypes")
+        class Pull(torch.nn.Module):
+            def forward(self, embeddings, labels, prototypes=None):
+                return -(
+                    torch.nn.functional.normalize(embeddings) @ torch.nn.functional.normalize(prototypes).T * labels
+                ).mean()
+
+        trainer = trainer_for(tmp_path, loss="pull_to_prototypes", max_steps=20, learning_rate=3e-3)
+        trainer.train()
+        assert logged(trainer, "loss")[-1] < logged(trainer, "loss")[0]
+
+    def test_hyperparameter_search_rebuilds_model_and_loss(self, tmp_path):
+        trainer = ContrastiveMultiLabelTrainer(
+            args=arguments(tmp_path, loss="zlpr"), train_dataset=text_rows(32), model_init=lambda: text_model()
+        )
+        trainer.train()
+        assert trainer.model.classifier is not None
+
+
+class TestEvaluation:
+    def test_logit_losses_report_the_metrics_of_the_study(self, tmp_path):
+        metrics = trainer_for(tmp_path, loss="zlpr").evaluate()
+        assert {"eval_loss", "eval_micro_f1", "eval_macro_f1", "eval_hamming_loss", "eval_mAP"} <= metrics.keys()
+
+    @pytest.mark.parametrize("kind", ["knn", "ridge"])
+    def test_a_probe_shows_that_contrastive_training_helps(self, tmp_path, kind):
+        rows = text_rows(400)
+        trainer = ContrastiveMultiLabelTrainer(
+            text_model(),
+            arguments(tmp_path, eval_probe=kind, max_steps=60, learning_rate=3e-3, per_device_train_batch_size=64),
+            train_dataset=rows[:300],
+            eval_dataset=rows[300:],
+        )
+        before = trainer.evaluate()["eval_probe_mAP"]
+        trainer.train()
+        assert trainer.evaluate()["eval_probe_mAP"] > before + 0.05
+
+    def test_features_come_in_the_order_of_the_rows(self, tmp_path):
+        trainer = trainer_for(tmp_path, per_device_eval_batch_size=7)
+        rows = text_rows(20)
+        features = trainer.extract_features(rows)
+        batch = {k: torch.stack([row[k] for row in rows]) for k in ("input_ids", "attention_mask")}
+        with torch.no_grad():
+            expected = trainer.model.eval()(**batch).features
+        assert np.allclose(features, expected.numpy(), atol=1e-6)
+
+
+class TestPrecision:
+    def test_bf16_trains_close_to_float32(self, tmp_path):
+        losses = {}
+        for bf16 in (False, True):
+            trainer = trainer_for(tmp_path, bf16=bf16, max_steps=5)
+            trainer.train()
+            losses[bf16] = logged(trainer, "loss")
+        assert losses[True] != losses[False], "bf16 was used"
+        assert losses[True] == pytest.approx(losses[False], rel=0.05)
+
+    @pytest.mark.parametrize("loss", ["reg", "msc", "base", "zlpr", "reg+zlpr"])
+    def test_half_precision_under_autocast_gives_finite_losses_and_gradients(self, tmp_path, loss):
+        """What fp16 does on a GPU: half inputs to the loss, a loss scaled by 2^16."""
+        trainer = trainer_for(tmp_path, loss=loss)
+        rows = text_rows(16)
+        batch = {k: torch.stack([row[k] for row in rows]) for k in rows[0]}
+        labels = batch.pop("labels")
+        with torch.autocast("cpu", dtype=torch.float16):
+            output = trainer.model.train()(**batch)
+        halves = {k: v.half() for k, v in output.items()}
+        from hf_mlcl.training.global_batch import global_loss
+
+        class Halves:
+            features, embeddings = halves["features"], halves["embeddings"]
+            prototypes, logits = halves["prototypes"], halves.get("logits")
+
+        value = global_loss(trainer.loss, Halves, labels).value
+        assert value.dtype == torch.float32
+        (value * 2**10).backward()
+        gradients = [p.grad for p in trainer.model.parameters() if p.grad is not None]
+        assert gradients
+        assert value.isfinite()
+        assert all(gradient.isfinite().all() for gradient in gradients)
+
+
+class TestErrors:
+    def test_wrong_settings_stop_before_any_work(self, tmp_path):
+        for settings, message in [
+            ({"loss": "regg"}, "There is no loss 'regg'"),
+            ({"loss_kwargs": {"gamma": 1}}, "Unknown hyperparameter 'gamma'"),
+            ({"temperature": -1.0}, "temperature must be positive"),
+            ({"embedding_chunk_size": 0}, "embedding_chunk_size must be at least 1"),
+            ({"eval_probe": "svm"}, "eval_probe must be"),
+        ]:
+            with pytest.raises(ValueError, match=message):
+                arguments(tmp_path, **settings)
+
+    def test_other_arguments_and_models_are_refused(self, tmp_path):
+        with pytest.raises(ValueError, match="args must be ContrastiveTrainingArguments"):
+            ContrastiveMultiLabelTrainer(text_model(), TrainingArguments(tmp_path, report_to="none"))
+        with pytest.raises(ValueError, match=r"Wrap the encoder: MLCLModel.from_backbone"):
+            ContrastiveMultiLabelTrainer(torch.nn.Linear(2, 2), arguments(tmp_path))
+
+    def test_an_empty_dataset_is_named(self, tmp_path):
+        with pytest.raises(ValueError, match="train_dataset has no rows"):
+            trainer_for(tmp_path, rows=[])
+
+    def test_a_batch_without_labels_says_what_is_missing(self, tmp_path):
+        rows = [{k: v for k, v in row.items() if k != "labels"} for row in text_rows(16)]
+        with pytest.raises(ValueError, match="The batch has no labels"):
+            trainer_for(tmp_path, rows=rows).train()
+
+    def test_another_number_of_labels_is_named(self, tmp_path):
+        with pytest.raises(ValueError, match="3 labels a row, but the model was made for 4"):
+            trainer_for(tmp_path, rows=text_rows(16, num_labels=3)).train()
+
+    def test_labels_outside_zero_and_one_are_named(self, tmp_path):
+        rows = [row | {"labels": row["labels"] * 2} for row in text_rows(16)]
+        with pytest.raises(ValueError, match="labels must be 0 or 1"):
+            trainer_for(tmp_path, rows=rows).train()
+
+    def test_inputs_of_another_kind_are_named(self, tmp_path):
+        with pytest.raises(ValueError, match="input_ids is missing"):
+            trainer_for(tmp_path, rows=image_rows(16)).train()

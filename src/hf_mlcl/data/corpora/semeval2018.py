@@ -30,7 +30,7 @@ FACTS = CorpusFacts(
   booktitle = {Proceedings of the International Workshop on Semantic Evaluation (SemEval-2018)},
   year = {2018}
 }""",
-    study=StudyStatistics("6.8k / 0.9k / 3.3k", 11, 2.4),
+    study=StudyStatistics("6.6k / 1.0k / 3.2k", 11, 2.4),
     files=(
         RemoteFile(
             "SemEval2018-Task1-all-data.zip",

@@ -33,7 +33,9 @@ def peak_of_reading(name, folder, cache):
 
 def test_reading_rcv1_holds_one_item_at_a_time(tmp_path):
     numbers = (*official.RCV1_TRAIN_IDS, *official.RCV1_TEST_IDS)
-    items = {f"{number}newsML.xml": official.news_item(number, paragraphs=("word " * 200_000,)) for number in numbers}
+    items = {
+        f"{number}newsML.xml": official.news_item(number, paragraphs=(("w" * 999 + " ") * 1000,)) for number in numbers
+    }
     official.write_zip(tmp_path / "data" / "19960820.zip", items)
     official.write_files(tmp_path / "data", {"rcv1-v2.topics.qrels": official.rcv1_qrels()})
     peak, size = peak_of_reading("rcv1", tmp_path / "data", tmp_path / "cache")

@@ -52,15 +52,23 @@ def write_rcv1(folder: Path, items: int) -> None:
                         qrels.write(f"{TOPICS[topic]} {number} 1\n")
 
 
+def resident_mb() -> float:
+    """Memory that this process holds now (Linux), or the most that it ever held (elsewhere)."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / 2**20
+    except FileNotFoundError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
 def measure_rcv1(folder: str, cache: str) -> None:
-    """In a process of its own: print rows, seconds and the growth of the resident memory over the build."""
+    """In a process of its own: print rows, seconds, and the peak of the memory above what was held before."""
     datasets.disable_progress_bars()
     load_corpus("toy_text", cache_dir=cache)  # everything that a first build imports is there before the measurement
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = resident_mb()
     start = time.perf_counter()
     corpus = load_corpus("rcv1", data_dir=folder, cache_dir=cache)
     seconds = time.perf_counter() - start
-    growth = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    growth = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024 - before
     print(sum(len(data) for data in corpus.values()), seconds, growth)
 
 

@@ -69,6 +69,7 @@ def tsv_stream(sources: SourceTree, name: str) -> Stream:
             for line, row in rows:
                 if len(row) < 2:
                     raise malformed(member, line, f"{len(row)} columns, expected {2 + len(labels)}")
-                yield Example(row[0], row[1], flagged(member, line, labels, row[2:]))
+                flags = flagged(member, line, labels, row[2:])
+                yield Example(row[0], row[1], flags, f"{member.origin}, line {line}")
 
     return stream

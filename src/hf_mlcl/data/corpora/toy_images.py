@@ -26,7 +26,7 @@ FACTS = CorpusFacts(
         "Generated colour pictures of 32 x 32 pixels in which objects of 15 kinds overlap and vary in place, size, "
         "turn and colour; kinds are correlated and long-tailed."
     ),
-    homepage="https://github.com/hf-mlcl/hf-mlcl",
+    homepage="https://arxiv.org/abs/2412.00101",
     license="Apache-2.0",
     citation="",
     sizes=SplitSizes(2_400, 500, 800),

@@ -36,7 +36,7 @@ FACTS = CorpusFacts(
         "Generated documents with 28 correlated, long-tailed labels. Labels of a theme share words; much of what tells "
         "them apart is the order of two words, which a bag of words cannot see."
     ),
-    homepage="https://github.com/hf-mlcl/hf-mlcl",
+    homepage="https://arxiv.org/abs/2412.00101",
     license="Apache-2.0",
     citation="",
     sizes=SplitSizes(3_000, 600, 1_000),

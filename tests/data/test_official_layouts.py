@@ -111,7 +111,7 @@ def test_sgm_layout_pairs_lines_and_ignores_repeated_labels(load, tmp_path):
 
 def test_an_unknown_label_is_left_out_and_named_and_strict_raises(load, tmp_path):
     folder = official.write_files(tmp_path, sgm_files("cs.LG cs.WRONG\ncs.CL\n"))
-    with pytest.warns(CorpusWarning, match="3 unknown label left out(.|\n)*'cs.WRONG'"):
+    with pytest.warns(CorpusWarning, match=r"3 unknown label left out(.|\n)*label_train, line 1: 'cs\.WRONG'"):
         corpus = load("aapd", data_dir=folder)
     assert labelled(corpus, "test") == [["cs.LG"], ["cs.CL"]]
     with pytest.raises(CorpusFormatError, match=r"cs\.WRONG"):
@@ -186,6 +186,8 @@ def test_rcv1_says_which_items_are_missing(load, tmp_path):
     [
         (b"<newsitem itemid='2290'><text><p>open", "line 1: not well-formed XML"),
         (b"<other/>", "expected a <newsitem>"),
+        (b"<newsitem itemid='2290'><p>caf\xe9", "line 1: not well-formed XML"),
+        (b"<?xml version='1.0' encoding='klingon'?><newsitem itemid='2290'/>", "line 1: not well-formed XML"),
         (b"<newsitem itemid='7'/>", "itemid is 7, but the file's name says 2290"),
         (b"<!DOCTYPE a [<!ENTITY b 'c'>]><newsitem itemid='2290'/>", "declares a document type"),
     ],
@@ -195,6 +197,13 @@ def test_rcv1_names_an_item_that_it_cannot_take(load, tmp_path, item, reason):
     (folder / "CD1" / "19960820" / "2290newsML.xml").write_bytes(item)
     with pytest.raises(CorpusFormatError, match=rf"2290newsML\.xml.*{reason}"):
         load("rcv1", data_dir=folder)
+
+
+def test_rcv1_takes_an_item_in_latin1_that_does_not_say_so(load, tmp_path):
+    folder = rcv1_folder(tmp_path, packed=False)
+    item = b"<?xml version='1.0'?><newsitem itemid='2290'><text><p>caf\xe9</p></text></newsitem>"
+    (folder / "CD1" / "19960820" / "2290newsML.xml").write_bytes(item)
+    assert "café" in {text for data in load("rcv1", data_dir=folder).values() for text in data["text"]}
 
 
 def test_rcv1_names_the_line_of_a_bad_assignment_and_leaves_out_unknown_topics(load, tmp_path):

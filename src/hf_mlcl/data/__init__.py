@@ -12,6 +12,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hf_mlcl.data.batching import length_grouped_sampler
     from hf_mlcl.data.card import CorpusCard, corpus_card
     from hf_mlcl.data.collators import ImageCollator, TextCollator
     from hf_mlcl.data.errors import (
@@ -41,6 +42,7 @@ _HOME = {
     "corpus_facts": "registry",
     "encode_labels": "labels",
     "image_transform": "transforms",
+    "length_grouped_sampler": "batching",
     "list_corpora": "registry",
     "load_corpus": "registry",
     "tokenize": "text",
@@ -61,6 +63,7 @@ __all__ = [
     "corpus_facts",
     "encode_labels",
     "image_transform",
+    "length_grouped_sampler",
     "list_corpora",
     "load_corpus",
     "tokenize",

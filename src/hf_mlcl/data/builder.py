@@ -101,7 +101,7 @@ class CorpusBuilder(GeneratorBasedBuilder):  # type: ignore[misc]
         found = {split: stream for split, stream in streams.items() if stream is not None}
         if not found:
             raise self.missing(f"None of {', '.join(files.values())} was")
-        for split in streams.keys() - found.keys():
+        for split in (split for split in streams if split not in found):
             self.problems.add("split left out", f"{split}: {files[split]} is not in {', '.join(self.sources.roots)}")
         return found
 
@@ -135,7 +135,7 @@ class CorpusBuilder(GeneratorBasedBuilder):  # type: ignore[misc]
             for member in self.sources.walk(lambda name: key_of(name) in left):
                 key = key_of(member.name)
                 left.discard(key)  # a folder may hold an archive and its unpacked files
-                yield Example(key, member.read(), labels[key])
+                yield Example(key, member.read(), labels[key], member.origin)
             for key in sorted(left):
                 self.problems.add("image left out", f"{key}: not in {', '.join(self.sources.roots)}")
 
@@ -186,12 +186,12 @@ class CorpusBuilder(GeneratorBasedBuilder):  # type: ignore[misc]
             if name in self._label_ids:
                 labels.add(self._label_ids[name])
             else:
-                self.problems.add("unknown label left out", f"{example.key}: {name!r}")
+                self.problems.add("unknown label left out", f"{example.origin or example.key}: {name!r}")
         if isinstance(example.content, str):
             return {"text": example.content, "labels": sorted(labels)}
         defect = image_defect(example.content)
         if defect is not None:
-            self.problems.add("image left out", f"{example.key}: {defect}")
+            self.problems.add("image left out", f"{example.origin or example.key}: {defect}")
             return None
         name = example.key.rsplit("/", 1)[-1]
         return {"image": {"bytes": example.content, "path": name}, "labels": sorted(labels)}

@@ -80,7 +80,7 @@ def load_corpus(
         >>> list(corpus), corpus["train"].column_names
         (['train', 'validation', 'test'], ['text', 'labels'])
         >>> corpus["train"].features["labels"].feature.names[:3]
-        ['boats', 'tides', 'fish']
+        ['boats', 'bread', 'trees']
     """
     builder = corpus_builder(name, size, data_dir, cache_dir, strict=strict)
     builder.download_and_prepare()

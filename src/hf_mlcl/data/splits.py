@@ -20,11 +20,12 @@ SEED = 42
 
 
 class Example(NamedTuple):
-    """What a builder reads: a stable key, a text or an encoded image, and names of labels."""
+    """What a builder reads: a stable key, a text or an encoded image, names of labels, and its place for messages."""
 
     key: str
     content: str | bytes
     labels: tuple[str, ...]
+    origin: str = ""
 
 
 Stream = Callable[[], Iterator[Example]]

@@ -41,8 +41,8 @@ def tokenize(
     `datasets` finds a cache by hashing the function, and with it the tokenizer; but a fast tokenizer changes with its
     first use (it remembers how it truncated), so that the cache is missed. Here the key is made of what matters.
 
-    The column `length` serves the Trainer's `train_sampling_strategy="group_by_length"`, which builds batches of
-    texts of like length.
+    The column `length` is the one that the Trainer's `train_sampling_strategy="group_by_length"` looks for; see also
+    `length_grouped_sampler`.
 
     Args:
         corpus: A `Dataset` or `DatasetDict`.

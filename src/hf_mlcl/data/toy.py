@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hf_mlcl.data.splits import Example, Stream
 
@@ -25,8 +27,7 @@ def draw_labels(
         across: Chance of a label of the next group.
     """
     number = sum(len(group) for group in groups)
-    weights = np.arange(1, number + 1, dtype=np.float64) ** -tail
-    first = int(rng.choice(number, p=weights / weights.sum()))
+    first = int(np.searchsorted(_power_law(number, tail), rng.random()))
     home = next(index for index, group in enumerate(groups) if first in group)
     chosen = {first}
     for rank, label in enumerate(groups[home], start=1):
@@ -36,6 +37,14 @@ def draw_labels(
         neighbour = groups[(home + 1) % len(groups)]
         chosen.add(neighbour[min(int(rng.exponential(1.0)), len(neighbour) - 1)])
     return sorted(chosen)
+
+
+@functools.cache
+def _power_law(number: int, tail: float) -> NDArray[np.float64]:
+    """Cumulated probabilities of the labels, without the last, which is 1."""
+    weights = np.arange(1, number + 1, dtype=np.float64) ** -tail
+    cumulated: NDArray[np.float64] = np.cumsum(weights / weights.sum())[:-1]
+    return cumulated
 
 
 def generated(make: Callable[[np.random.Generator], Example], start: int, count: int, seed: int) -> Stream:

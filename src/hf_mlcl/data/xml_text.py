@@ -5,7 +5,7 @@ from __future__ import annotations
 from xml.etree import ElementTree
 
 from hf_mlcl.data.errors import CorpusFormatError
-from hf_mlcl.data.sources import Member
+from hf_mlcl.data.sources import Member, decode
 
 
 def parse_xml(member: Member) -> ElementTree.Element:
@@ -20,13 +20,11 @@ def parse_xml(member: Member) -> ElementTree.Element:
     data = member.read()
     if b"<!DOCTYPE" in data or b"<!ENTITY" in data:
         raise CorpusFormatError(f"{member.origin} declares a document type or entities, which no official file does.")
+    text: bytes | str = data
+    if b"encoding=" not in data[:200] and decode(data) != data.decode("utf-8", "replace"):
+        text = decode(data)
     try:
-        return ElementTree.fromstring(data)
-    except ElementTree.ParseError as error:
-        try:
-            data.decode("utf-8")
-        except UnicodeDecodeError:
-            if not data.lstrip().startswith(b"<?xml"):
-                return ElementTree.fromstring(data.decode("latin-1"))
-        line = error.position[0]
+        return ElementTree.fromstring(text)
+    except (ElementTree.ParseError, ValueError, LookupError) as error:  # the latter two for unknown encodings
+        line = error.position[0] if isinstance(error, ElementTree.ParseError) else 1
         raise CorpusFormatError(f"{member.origin}, line {line}: not well-formed XML ({error}).") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Iterator
 from itertools import zip_longest
 
@@ -21,6 +22,7 @@ LABELS = str.split(
 CSV_FILES = {"train": "train.csv", "validation": "dev.csv", "test": "test.csv"}
 SGM_SUFFIXES = {"train": "train", "validation": "val", "test": "test"}
 SMALL_FOLDER = "aapd-10"
+SUBSET = re.compile(r"aapd-\d+")
 
 FACTS = CorpusFacts(
     name="aapd",
@@ -58,8 +60,9 @@ class Aapd(CorpusBuilder):
     def plan(self, sources: SourceTree) -> Plan:
         """CSV files first; for the small version the study's own subset where it is there."""
         folders = {posixpath.dirname(name) for name in sources.find(r"train\.csv|dev\.csv|test\.csv")}
-        small = [folder for folder in folders if posixpath.basename(folder) == SMALL_FOLDER]
-        full = [folder for folder in folders if posixpath.basename(folder) != SMALL_FOLDER]
+        subsets = {folder for folder in folders if SUBSET.fullmatch(posixpath.basename(folder))}
+        small = [folder for folder in subsets if posixpath.basename(folder) == SMALL_FOLDER]
+        full = folders - subsets
         if self.config.size == "small" and small:
             return self._csv_plan(sources, min(small, key=len))
         if full:
@@ -101,7 +104,8 @@ def csv_stream(sources: SourceTree, name: str) -> Stream:
             line, header = next(rows, (1, []))
             labels = checked_header(member, line, header, ["abstract"])
             for line, row in rows:
-                yield Example(row[0].strip(), row[0].strip(), flagged(member, line, labels, row[1:]))
+                text = row[0].strip()
+                yield Example(text, text, flagged(member, line, labels, row[1:]), f"{member.origin}, line {line}")
 
     return stream
 
@@ -116,6 +120,7 @@ def sgm_stream(sources: SourceTree, text_name: str, label_name: str) -> Stream:
                 if text is None or names is None:
                     short, long = (texts, labels) if text is None else (labels, texts)
                     raise malformed(short, line or label_line, f"the file ends, but {long.origin} has more lines")
-                yield Example(text.strip(), text.strip(), tuple(names.split()))
+                text = text.strip()
+                yield Example(text, text, tuple(names.split()), f"{labels.origin}, line {line}")
 
     return stream

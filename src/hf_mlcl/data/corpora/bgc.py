@@ -81,7 +81,8 @@ def book_stream(sources: SourceTree, name: str) -> Stream:
                 text = html.unescape(body[1]).strip()
                 isbn = ISBN.search(book)
                 genres = dict.fromkeys(html.unescape(topic[2]).strip() for topic in TOPIC.finditer(topics[1]))
-                yield Example(f"{isbn[1].strip() if isbn else ''} {text}", text, tuple(filter(None, genres)))
+                key = f"{isbn[1].strip() if isbn else ''} {text}"
+                yield Example(key, text, tuple(filter(None, genres)), f"{member.origin}, line {line}")
 
     return stream
 

@@ -66,6 +66,7 @@ def post_stream(sources: SourceTree, part: str) -> Stream:
         for member in sources.walk(wanted):
             match = POST.fullmatch(member.name)
             assert match is not None
-            yield Example(f"{part}/{match[2]}/{match[3]}", member.read().decode("latin-1"), (match[2],))
+            key, text = f"{part}/{match[2]}/{match[3]}", member.read().decode("latin-1")
+            yield Example(key, text, (match[2],), member.origin)
 
     return stream

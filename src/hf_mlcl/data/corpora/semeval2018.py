@@ -30,7 +30,7 @@ FACTS = CorpusFacts(
   booktitle = {Proceedings of the International Workshop on Semantic Evaluation (SemEval-2018)},
   year = {2018}
 }""",
-    study=StudyStatistics("6.8k / 0.9k / 3.3k", 11, 2.4),
+    study=StudyStatistics("6.6k / 1.0k / 3.2k", 11, 2.4),
     files=(
         RemoteFile(
             "SemEval2018-Task1-all-data.zip",
@@ -69,6 +69,7 @@ def tsv_stream(sources: SourceTree, name: str) -> Stream:
             for line, row in rows:
                 if len(row) < 2:
                     raise malformed(member, line, f"{len(row)} columns, expected {2 + len(labels)}")
-                yield Example(row[0], row[1], flagged(member, line, labels, row[2:]))
+                flags = flagged(member, line, labels, row[2:])
+                yield Example(row[0], row[1], flags, f"{member.origin}, line {line}")
 
     return stream

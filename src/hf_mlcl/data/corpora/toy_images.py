@@ -5,7 +5,6 @@ from __future__ import annotations
 import colorsys
 import io
 import math
-from collections.abc import Callable
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFilter
@@ -27,7 +26,7 @@ FACTS = CorpusFacts(
         "Generated colour pictures of 32 x 32 pixels in which objects of 15 kinds overlap and vary in place, size, "
         "turn and colour; kinds are correlated and long-tailed."
     ),
-    homepage="https://github.com/hf-mlcl/hf-mlcl",
+    homepage="https://arxiv.org/abs/2412.00101",
     license="Apache-2.0",
     citation="",
     sizes=SplitSizes(2_400, 500, 800),
@@ -98,13 +97,11 @@ def _draw_object(rng: np.random.Generator, picture: Image.Image, label: int) -> 
     radius = rng.uniform(0.17, 0.34) * OVERSAMPLED
     x, y = rng.uniform(0.2, 0.8, 2) * OVERSAMPLED
     turn = rng.normal(0, 0.35)
-    place: Callable[[Points], Points] = lambda points: [  # noqa: E731
-        (
-            x + radius * (a * math.cos(turn) - b * math.sin(turn)),
-            y + radius * (a * math.sin(turn) + b * math.cos(turn)),
-        )
-        for a, b in points
-    ]
+
+    def place(points: Points) -> Points:
+        cos, sin = radius * math.cos(turn), radius * math.sin(turn)
+        return [(x + a * cos - b * sin, y + a * sin + b * cos) for a, b in points]
+
     mask = Image.new("L", picture.size)
     draw = ImageDraw.Draw(mask)
     filled, holes = KINDS[LABELS[label]]

@@ -36,7 +36,7 @@ FACTS = CorpusFacts(
         "Generated documents with 28 correlated, long-tailed labels. Labels of a theme share words; much of what tells "
         "them apart is the order of two words, which a bag of words cannot see."
     ),
-    homepage="https://github.com/hf-mlcl/hf-mlcl",
+    homepage="https://arxiv.org/abs/2412.00101",
     license="Apache-2.0",
     citation="",
     sizes=SplitSizes(3_000, 600, 1_000),
@@ -91,31 +91,34 @@ def phrase(label: int) -> tuple[str, str]:
     return ((a, b), (b, a), (c, d), (d, c))[label // len(THEMES)]
 
 
+def some(rng: np.random.Generator, words: Sequence[str], low: int, high: int) -> list[str]:
+    """Between `low` and `high` words, with repetition."""
+    return [words[place] for place in rng.integers(0, len(words), rng.integers(low, high + 1))]
+
+
 def make_document(rng: np.random.Generator) -> Example:
-    """One document: a sentence of 3 to 9 words a label, mixed with sentences that mean nothing."""
+    """One document: a sentence of 3 to 11 words a label, mixed with sentences that mean nothing."""
     words = vocabulary()
     labels = draw_labels(rng, GROUPS, tail=1.15, in_group=0.4, across=0.45)
     sentences = []
     for label in labels:
-        theme = label % len(THEMES)
-        sentence = [*rng.choice(words.theme[theme], rng.integers(1, 4)), *rng.choice(words.common, rng.integers(2, 6))]
+        sentence = some(rng, words.theme[label % len(THEMES)], 1, 3) + some(rng, words.common, 2, 5)
         if rng.random() < 0.45:
-            sentence.append(str(rng.choice(words.own[label])))
+            sentence += some(rng, words.own[label], 1, 1)
         rng.shuffle(sentence)
         if rng.random() < 0.8:
-            place = rng.integers(0, len(sentence) + 1)
+            place = int(rng.integers(0, len(sentence) + 1))
             sentence[place:place] = phrase(label)
         sentences.append(sentence)
     for _ in range(rng.integers(2, 5)):
-        sentence = list(rng.choice(words.common, rng.integers(4, 9)))
+        sentence = some(rng, words.common, 4, 8)
         if rng.random() < 0.5:  # a word that hints at a label which is not there
-            sentence.append(str(rng.choice(words.own[int(rng.integers(len(LABELS)))])))
+            sentence += some(rng, words.own[int(rng.integers(len(LABELS)))], 1, 1)
         if rng.random() < 0.4:
-            sentence.append(str(rng.choice(words.markers[int(rng.integers(len(THEMES)))])))
+            sentence += some(rng, words.markers[int(rng.integers(len(THEMES)))], 1, 1)
         rng.shuffle(sentence)
         sentences.append(sentence)
-    order = rng.permutation(len(sentences))
-    text = ". ".join(" ".join(map(str, sentences[index])) for index in order) + "."
+    text = ". ".join(" ".join(sentences[index]) for index in rng.permutation(len(sentences))) + "."
     return Example("", text, tuple(LABELS[label] for label in labels))
 
 

@@ -77,7 +77,10 @@ class Voc2007(CorpusBuilder):
 
 
 def object_names(member: Member) -> LabelNames:
-    """The kinds of the objects of an annotation, without those flagged as difficult, as the challenge scores them."""
+    """The kinds of the objects of an annotation, without those flagged as difficult, as the challenge scores them.
+
+    An image with difficult objects only stays in the corpus, without a label.
+    """
     objects = parse_xml(member).iter("object")
     names = (item.findtext("name", "").strip() for item in objects if item.findtext("difficult", "0").strip() != "1")
     return tuple(dict.fromkeys(names))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     )
     from hf_mlcl.data.labels import encode_labels
     from hf_mlcl.data.registry import corpus_builder, corpus_facts, list_corpora, load_corpus
-    from hf_mlcl.data.text import clean_text, tokenize
+    from hf_mlcl.data.text import clean_text, tokenize, word_tokenizer
     from hf_mlcl.data.transforms import image_transform
 
 _HOME = {
@@ -46,6 +46,7 @@ _HOME = {
     "list_corpora": "registry",
     "load_corpus": "registry",
     "tokenize": "text",
+    "word_tokenizer": "text",
 }
 
 __all__ = [
@@ -67,6 +68,7 @@ __all__ = [
     "list_corpora",
     "load_corpus",
     "tokenize",
+    "word_tokenizer",
 ]
 
 

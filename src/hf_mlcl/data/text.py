@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from datasets import Dataset, DatasetDict
 from datasets.fingerprint import Hasher
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
+from tokenizers.processors import TemplateProcessing
+from tokenizers.trainers import WordLevelTrainer
+from transformers import PreTrainedTokenizerFast
 
 AnyDataset = TypeVar("AnyDataset", Dataset, DatasetDict)
 
@@ -75,6 +82,31 @@ def tokenize(
         new_fingerprint=key,
         fn_kwargs={"tokenizer": tokenizer, "max_length": max_length, "clean": clean, "text_column": text_column},
         desc="Tokenising",
+    )
+
+
+def word_tokenizer(texts: Iterable[str], max_words: int = 20_000) -> PreTrainedTokenizerFast:
+    """A tokenizer of whole words, learned from the texts: for encoders that are trained from nothing, offline.
+
+    Args:
+        texts: Texts to take the words from.
+        max_words: The most frequent words that it keeps.
+
+    Returns:
+        A fast tokenizer that begins each text with ``[CLS]``.
+
+    Example:
+        >>> tokenizer = word_tokenizer(["a cat sat", "a dog sat"])
+        >>> tokenizer.decode(tokenizer("a cat ran")["input_ids"])
+        '[CLS] a cat [UNK]'
+    """
+    special = ["[PAD]", "[UNK]", "[CLS]"]
+    tokenizer = Tokenizer(WordLevel(unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = Whitespace()
+    tokenizer.train_from_iterator(texts, WordLevelTrainer(vocab_size=max_words, special_tokens=special))
+    tokenizer.post_processor = TemplateProcessing(single="[CLS] $A", special_tokens=[("[CLS]", 2)])
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", model_max_length=512
     )
 
 

@@ -225,7 +225,7 @@ class ContrastiveMultiLabelTrainer(Trainer):
         if isinstance(dataset, dict):
             return metrics
         sample = _evenly(self.train_dataset, self.args.eval_probe_samples)
-        learned, held_out = self._features_and_labels(sample), self._features_and_labels(dataset)
+        learned, held_out = self.features_and_labels(sample), self.features_and_labels(dataset)
         scores = probe(self.args.eval_probe, *map(torch.from_numpy, (*learned, held_out[0])))
         probed = {
             f"{prefix}_probe_{name}": value for name, value in multilabel_metrics(held_out[1], scores.numpy()).items()
@@ -242,10 +242,15 @@ class ContrastiveMultiLabelTrainer(Trainer):
         Returns:
             An array (rows, hidden) in float32, the same on every rank.
         """
-        return self._features_and_labels(dataset)[0]
+        return self.features_and_labels(dataset)[0]
 
     @torch.no_grad()
-    def _features_and_labels(self, dataset: Any) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+    def features_and_labels(self, dataset: Any) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+        """`extract_features`, and the multi-hot labels of the same rows; no columns of labels where there are none.
+
+        Args:
+            dataset: Rows for the collator.
+        """
         _check_not_empty(dataset=dataset)
         was_training = self.model.training
         model = self.accelerator.prepare_model(self.model, evaluation_mode=True)

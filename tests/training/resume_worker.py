@@ -1,0 +1,52 @@
+"""Trains a small model, dying by SIGKILL at a given step or going on from the last checkpoint.
+
+Usage: python -m training.resume_worker KIND FOLDER DIE_AT
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import torch
+from transformers import TrainerCallback
+from transformers.trainer_utils import get_last_checkpoint
+
+from hf_mlcl import ContrastiveMultiLabelTrainer, ContrastiveTrainingArguments
+from training.tiny import image_model, image_rows, text_model, text_rows
+
+
+class DieAt(TrainerCallback):
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def on_step_end(self, args, state, control, **kwargs):
+        if state.global_step == self.step:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def main(kind: str, folder: str, die_at: int) -> None:
+    torch.set_num_threads(1)
+    model, rows = (text_model(dropout=0.2), text_rows(40)) if kind == "text" else (image_model(), image_rows(40))
+    args = ContrastiveTrainingArguments(
+        folder,
+        loss="reg+zlpr" if kind == "text" else "reg",
+        label_aware_batches=kind == "text",
+        per_device_train_batch_size=8,
+        num_train_epochs=3,
+        save_steps=4,
+        learning_rate=1e-3,
+        report_to="none",
+        disable_tqdm=True,
+        use_cpu=True,
+    )
+    trainer = ContrastiveMultiLabelTrainer(model, args, train_dataset=rows, callbacks=[DieAt(die_at)])
+    last = get_last_checkpoint(folder) if Path(folder).is_dir() else None
+    trainer.train(resume_from_checkpoint=last)
+    torch.save(trainer.model.state_dict(), Path(folder) / "final.pt")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))

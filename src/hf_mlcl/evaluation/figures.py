@@ -68,7 +68,8 @@ def draw_gradient_study(study: GradientStudy) -> Figure:
     shown = np.clip(study.pulls, -bound, bound)
     left.hist(shown[shown < 0], bins=list(bins), color=ORANGE, label=f"pushed apart ({study.prr:.0%})")
     left.hist(shown[shown >= 0], bins=list(bins), color=BLUE, label=f"pulled together ({1 - study.prr:.0%})")
-    left.set_yscale("log")
+    if len(study.pulls):
+        left.set_yscale("log")
     left.set(xlabel="pull T - p on a positive pair", ylabel="positive pairs")
     left.legend(frameon=False)
     names = ["pull on\npositives", "push on\npositives", "push on\nnegatives"]

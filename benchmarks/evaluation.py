@@ -103,7 +103,8 @@ def linear_evaluation(rounds: int) -> None:
     print("| | seconds | against ours |\n|---|---|---|")
     print(f"| ours, all {heads} heads, validation and choice included | {best['ours']:.2f} | 1 |")
     print(
-        f"| its two matrix products alone | {best['products']:.2f} | ours takes {best['ours'] / best['products']:.2f}x |"
+        f"| its two matrix products alone | {best['products']:.2f} | "
+        f"ours takes {best['ours'] / best['products']:.2f}x |"
     )
     for name, title in (
         ("loop", "plain loop, DataLoader in process"),

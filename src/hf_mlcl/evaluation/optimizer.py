@@ -30,6 +30,7 @@ class BatchedOptimizer:
         self, heads: GridHeads, weight_grad: Tensor, bias_grad: Tensor, config: LinearEvaluationConfig, steps: int
     ) -> None:
         self.weight, self.weight_grad, self.decoupled = heads.weight, weight_grad, config.optimizer == "adamw"
+        self.learning_rates = config.learning_rates
         column = (len(heads.weight), 1, 1, 1)
         rates, decays = zip(*config.grid(), strict=True)
         self.rate = torch.tensor(rates, dtype=torch.float64).to(heads.weight).view(column)
@@ -48,15 +49,16 @@ class BatchedOptimizer:
         # Without weight decay Adam and AdamW are the same.
         classes = {"adamw": "Adam", "adam": "Adam", "rmsprop": "RMSprop", "sgd": "SGD"}
         self.optimizer: torch.optim.Optimizer = getattr(torch.optim, classes[config.optimizer])(groups, **kwargs)
-        self.schedule = torch.optim.lr_scheduler.LambdaLR(self.optimizer, lambda step: 1 - step / steps)
-        self.steps = steps
+        self.steps, self.taken = steps, 0
 
     def step(self) -> None:
         """One update of all heads."""
+        share = 1 - self.taken / self.steps
+        for group, rate in zip(self.optimizer.param_groups, self.learning_rates, strict=True):
+            group["lr"] = share * rate
         if self.decoupled:
-            share = 1 - self.schedule.last_epoch / self.steps
             self.weight.mul_(1 - share * self.rate * self.decay)
         else:
             self.weight_grad.addcmul_(self.weight, self.decay)
         self.optimizer.step()
-        self.schedule.step()
+        self.taken += 1

@@ -65,7 +65,7 @@ def draw_gradient_study(study: GradientStudy) -> Figure:
     # Quantiles keep a few extreme pairs from hiding all others.
     bound = max(float(np.quantile(np.abs(study.pulls), 0.99)), 1e-12) if len(study.pulls) else 1.0
     bins = np.linspace(-bound, bound, 61)
-    shown = np.clip(study.pulls, -bound, bound)
+    shown = study.pulls
     left.hist(shown[shown < 0], bins=list(bins), color=ORANGE, label=f"pushed apart ({study.prr:.0%})")
     left.hist(shown[shown >= 0], bins=list(bins), color=BLUE, label=f"pulled together ({1 - study.prr:.0%})")
     if len(study.pulls):

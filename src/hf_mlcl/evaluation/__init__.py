@@ -1,12 +1,65 @@
-"""Evaluation on plain arrays: features -> linear heads -> thresholds -> metrics, and a look into the space."""
+"""Evaluation on plain arrays: features -> linear heads -> thresholds -> metrics, and a look into the space.
 
+`linear` holds the study's linear evaluation, `lbfgs` its second solver, `thresholds` what turns probabilities into
+decisions, `feature_cache` the features on disk; `analysis` and `gradients` look into the space, `figures` draws what
+they see (it is not imported here, because matplotlib is slow to load).
+"""
+
+from hf_mlcl.evaluation.analysis import (
+    FrequencyCurve,
+    Neighbours,
+    RunComparison,
+    SpaceQuality,
+    compare_runs,
+    f1_by_frequency,
+    label_centroids,
+    most_similar_labels,
+    nearest_neighbours,
+    project_2d,
+    prototype_similarities,
+    space_quality,
+)
 from hf_mlcl.evaluation.config import GridPoint, LinearEvaluationConfig
+from hf_mlcl.evaluation.feature_cache import FeatureCache, feature_key
+from hf_mlcl.evaluation.gradients import GradientStudy, contrastive_targets, gradient_study, prr_by_temperature
 from hf_mlcl.evaluation.linear import LabelChoice, LinearEvaluationResult, linear_evaluate
+from hf_mlcl.evaluation.thresholds import (
+    CrossFittedScore,
+    Temperature,
+    Thresholds,
+    cross_fitted_score,
+    fit_temperature,
+    tune_thresholds,
+)
 
 __all__ = [
+    "CrossFittedScore",
+    "FeatureCache",
+    "FrequencyCurve",
+    "GradientStudy",
     "GridPoint",
     "LabelChoice",
     "LinearEvaluationConfig",
     "LinearEvaluationResult",
+    "Neighbours",
+    "RunComparison",
+    "SpaceQuality",
+    "Temperature",
+    "Thresholds",
+    "compare_runs",
+    "contrastive_targets",
+    "cross_fitted_score",
+    "f1_by_frequency",
+    "feature_key",
+    "fit_temperature",
+    "gradient_study",
+    "label_centroids",
     "linear_evaluate",
+    "most_similar_labels",
+    "nearest_neighbours",
+    "project_2d",
+    "prototype_similarities",
+    "prr_by_temperature",
+    "space_quality",
+    "tune_thresholds",
 ]

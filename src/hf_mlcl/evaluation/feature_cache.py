@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors import SafetensorError
+from safetensors.torch import load, save_file
 from torch import Tensor
 
 FORMAT = "1"
@@ -83,9 +83,10 @@ class FeatureCache:
         if not path.is_file():
             return None
         try:
-            with safe_open(path, framework="pt") as file:
-                header = file.metadata() or {}
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a dict)
+            content = path.read_bytes()  # read once: another process may put a new file in its place at any moment
+            tensors = load(content)
+            size = int.from_bytes(content[:8], "little")  # of the JSON header, where the format keeps metadata
+            header = json.loads(content[8 : 8 + size]).get("__metadata__", {})
         except (SafetensorError, OSError, ValueError):
             return None
         if header.get("key") != key or header.get("checksum") != _checksum(tensors):

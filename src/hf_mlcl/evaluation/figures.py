@@ -65,10 +65,11 @@ def draw_gradient_study(study: GradientStudy) -> Figure:
     # Quantiles keep a few extreme pairs from hiding all others.
     bound = max(float(np.quantile(np.abs(study.pulls), 0.99)), 1e-12) if len(study.pulls) else 1.0
     bins = np.linspace(-bound, bound, 61)
-    shown = np.clip(study.pulls, -bound, bound)
+    shown = study.pulls
     left.hist(shown[shown < 0], bins=list(bins), color=ORANGE, label=f"pushed apart ({study.prr:.0%})")
     left.hist(shown[shown >= 0], bins=list(bins), color=BLUE, label=f"pulled together ({1 - study.prr:.0%})")
-    left.set_yscale("log")
+    if len(study.pulls):
+        left.set_yscale("log")
     left.set(xlabel="pull T - p on a positive pair", ylabel="positive pairs")
     left.legend(frameon=False)
     names = ["pull on\npositives", "push on\npositives", "push on\nnegatives"]

@@ -2,8 +2,8 @@
 
 For an anchor i with targets T and softmax probabilities p over its candidates, the loss pulls the pair (i, j) together
 with strength A_ij = T_ij - m_i p_ij, where m_i = sum_j T_ij (1, but for labels without a positive). Where A is negative
-on a *positive* pair, the pair is pushed apart. The regulariser of `reg` raises T to m_i p_ij there, and A to 0. The share
-of such pairs is the Positive Regularisation Ratio (PRR).
+on a *positive* pair, the pair is pushed apart. The regulariser of `reg` raises T to m_i p_ij there, and A to 0. The
+share of such pairs is the Positive Regularisation Ratio (PRR).
 """
 
 from __future__ import annotations
@@ -171,8 +171,8 @@ def _stacked(embeddings: ArrayLike, labels: ArrayLike, prototypes: ArrayLike | N
     y = torch.as_tensor(as_multi_hot(labels, "labels")).double()
     if x.dim() != 2 or len(x) != len(y) or len(x) < 2:
         raise ValueError(
-            f"`embeddings` must be (rows, size) with a row for each of the {len(y)} rows of `labels`, at least two, but "
-            f"has shape {tuple(x.shape)}."
+            f"`embeddings` must be (rows, size), with a row for each of the {len(y)} rows of `labels`, at least "
+            f"two, but has shape {tuple(x.shape)}."
         )
     if prototypes is not None:
         c = torch.as_tensor(as_array(prototypes)).double()

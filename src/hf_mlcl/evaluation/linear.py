@@ -7,8 +7,9 @@ rows are grid points x heads x labels, and a step is two matrix products around 
 
     P = sigmoid(X W^T + b)        dW = (P - Y)^T X / (rows labels)        db = sum of (P - Y) / (rows labels)
 
-The optimiser is torch's own, over views of W (`BatchedOptimizer`). The heads are independent by initialisation; that they share the order of batches is what makes them one product,
-and it takes away nothing that the mean of heads is for: on real features the F1 is that of separately trained heads.
+The optimiser is torch's own, over views of W (`BatchedOptimizer`). The heads are independent by initialisation; that
+they share the order of batches is what makes them one product, and it takes away nothing that the mean of heads is for:
+on real features the F1 is that of separately trained heads.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,7 @@ from hf_mlcl.evaluation.config import LinearEvaluationConfig
 from hf_mlcl.evaluation.heads import GridHeads, predict, score
 from hf_mlcl.evaluation.inputs import as_features, as_labels, as_passes
 from hf_mlcl.evaluation.lbfgs import fit_logistic
+from hf_mlcl.evaluation.optimizer import BatchedOptimizer
 from hf_mlcl.metrics import multilabel_metrics
 from hf_mlcl.metrics._arrays import ArrayLike
 
@@ -202,54 +203,3 @@ def _train(
                 curves.setdefault(name, []).append(values.double().cpu().numpy())
             curves.setdefault("epoch", []).append(np.array(epoch + 1.0))
     return heads, {name: np.stack(values) for name, values in curves.items()}
-
-
-class BatchedOptimizer:
-    """torch's optimiser over all heads at once, each with the learning rate and weight decay of its grid point.
-
-    torch sees one parameter group a learning rate, views of the tensors that hold all heads. Weight decay, which
-    differs within a group and spares the biases, is applied here before torch's step, where torch itself would: to the
-    weights for AdamW, to their gradient for the others. A learning rate falls linearly to 0 over `steps`.
-
-    Args:
-        heads: Updated in place by each step.
-        weight_grad: Gradient of `heads.weight`, read and overwritten by each step.
-        bias_grad: Gradient of `heads.bias`.
-        config: Optimiser and grid.
-        steps: Of the schedule.
-    """
-
-    def __init__(
-        self, heads: GridHeads, weight_grad: Tensor, bias_grad: Tensor, config: LinearEvaluationConfig, steps: int
-    ) -> None:
-        self.weight, self.weight_grad, self.decoupled = heads.weight, weight_grad, config.optimizer == "adamw"
-        column = (len(heads.weight), 1, 1, 1)
-        rates = [point.learning_rate for point in config.grid()]
-        self.rate = torch.tensor(rates, device=heads.weight.device).view(column)
-        self.decay = torch.tensor([point.weight_decay for point in config.grid()]).to(self.rate).view(column)
-
-        groups: list[dict[str, Any]] = []
-        points = len(config.weight_decays)
-        for index, rate in enumerate(config.learning_rates):
-            block = slice(index * points, (index + 1) * points)
-            params = [torch.nn.Parameter(heads.weight[block]), torch.nn.Parameter(heads.bias[block])]
-            params[0].grad, params[1].grad = weight_grad[block], bias_grad[block]
-            groups.append({"params": params, "lr": rate})
-        kwargs: dict[str, Any] = {} if config.optimizer == "rmsprop" else {"fused": heads.weight.device.type != "mps"}
-        if config.optimizer == "sgd":
-            kwargs["momentum"] = config.momentum
-        # Without weight decay Adam and AdamW are the same.
-        classes = {"adamw": "Adam", "adam": "Adam", "rmsprop": "RMSprop", "sgd": "SGD"}
-        self.optimizer: torch.optim.Optimizer = getattr(torch.optim, classes[config.optimizer])(groups, **kwargs)
-        self.schedule = torch.optim.lr_scheduler.LambdaLR(self.optimizer, lambda step: 1 - step / steps)
-        self.steps = steps
-
-    def step(self) -> None:
-        """One update of all heads."""
-        if self.decoupled:
-            share = 1 - self.schedule.last_epoch / self.steps
-            self.weight.mul_(1 - share * self.rate * self.decay)
-        else:
-            self.weight_grad.addcmul_(self.weight, self.decay)
-        self.optimizer.step()
-        self.schedule.step()

@@ -69,7 +69,7 @@ def uniformity(features: ArrayLike, t: float = 2.0, max_rows: int | None = None,
         >>> round(uniformity([[1.0, 0.0], [-1.0, 0.0]]), 6)
         -8.0
     """
-    x = _sampled(_normalised(features), max_rows, seed)
+    x = _normalised(_sampled(features, max_rows, seed))
     if len(x) < 2:
         return math.nan
     return math.log(float(_kernel_sums(x, _positive(t)).sum()) / (len(x) * (len(x) - 1)))
@@ -86,7 +86,7 @@ def uniformity_error(features: ArrayLike, t: float = 2.0, max_rows: int | None =
         >>> abs(uniformity(features, max_rows=200) - exact) < 4 * uniformity_error(features, max_rows=200)
         True
     """
-    x = _sampled(_normalised(features), max_rows, seed)
+    x = _normalised(_sampled(features, max_rows, seed))
     if len(x) < 3:
         return math.nan
     means = _kernel_sums(x, _positive(t)) / (len(x) - 1)
@@ -95,7 +95,7 @@ def uniformity_error(features: ArrayLike, t: float = 2.0, max_rows: int | None =
 
 def _kernel_sums(x: Tensor, t: float) -> Tensor:
     """For each row, the sum of exp(-t |x_i - x_j|^2) over the other rows, in float64."""
-    norm = x.square().sum(1)
+    norm = torch.linalg.vector_norm(x, dim=1).square()  # 1, but 0 for a zero row
     sums = torch.zeros(len(x), dtype=torch.float64, device=x.device)
     buffer = x.new_empty(TILE_ROWS * TILE_ROWS)
     starts = range(0, len(x), TILE_ROWS)
@@ -114,10 +114,15 @@ def _kernel_sums(x: Tensor, t: float) -> Tensor:
     return sums
 
 
-def _normalised(features: ArrayLike) -> Tensor:
+def _matrix(features: ArrayLike) -> Tensor:
     x = features.detach() if isinstance(features, Tensor) else torch.as_tensor(as_array(features))
     if x.dim() != 2:
         raise ValueError(f"`features` must be a (rows, size) matrix, but has shape {tuple(x.shape)}.")
+    return x
+
+
+def _normalised(features: ArrayLike) -> Tensor:
+    x = _matrix(features)
     if x.dtype != torch.float64:
         x = x.float()
     norm = torch.linalg.vector_norm(x, dim=1, keepdim=True)
@@ -126,7 +131,8 @@ def _normalised(features: ArrayLike) -> Tensor:
     return torch.div(x, norm.masked_fill_(norm == 0, 1.0))
 
 
-def _sampled(x: Tensor, max_rows: int | None, seed: int) -> Tensor:
+def _sampled(features: ArrayLike, max_rows: int | None, seed: int) -> Tensor:
+    x = _matrix(features)
     if max_rows is None or max_rows >= len(x):
         return x
     if max_rows < 2:

@@ -1,0 +1,259 @@
+"""Speed and memory of the evaluation, and its agreement with a plain training loop on real features.
+
+Prints the tables of `docs/benchmarks_evaluation.md`:
+
+    python benchmarks/evaluation.py                              # synthetic data
+    python benchmarks/evaluation.py --data_dir DATA --cache_dir CACHE   # and real features
+
+Compared times are taken side by side in this run, the best of several interleaved rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import os
+import platform
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from sklearn.metrics import average_precision_score
+from torch.nn import functional as F
+from torch.utils.data import DataLoader, TensorDataset
+
+from hf_mlcl import metrics
+from hf_mlcl.evaluation import LinearEvaluationConfig, cross_fitted_score, linear_evaluate, tune_thresholds
+
+ROWS, SIZE, LABELS, VALIDATION = 4000, 768, 54, 1000
+
+
+def seconds(call: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def peak_megabytes(call: Callable[[], object]) -> tuple[float, float]:
+    """Seconds of a call, and its peak memory above what was there before (Linux)."""
+    gc.collect()
+    Path("/proc/self/clear_refs").write_text("5")  # resets the peak
+    before = _status("VmRSS")
+    elapsed = seconds(call)
+    return elapsed, (_status("VmHWM") - before) / 1024
+
+
+def _status(field: str) -> float:
+    line = next(row for row in Path("/proc/self/status").read_text().splitlines() if row.startswith(field))
+    return float(line.split()[1])
+
+
+def plain_head(x: torch.Tensor, y: torch.Tensor, workers: int, epochs: int, seed: int = 0) -> torch.nn.Linear:
+    """One head of one grid point as it is usually trained."""
+    torch.manual_seed(seed)
+    head = torch.nn.Linear(x.shape[1], y.shape[1])
+    torch.nn.init.xavier_uniform_(head.weight)
+    torch.nn.init.zeros_(head.bias)
+    loader = DataLoader(TensorDataset(x, y), batch_size=256, shuffle=True, num_workers=workers)
+    groups = [{"params": [head.weight], "weight_decay": 1e-2}, {"params": [head.bias], "weight_decay": 0.0}]
+    optimizer = torch.optim.AdamW(groups, lr=0.1)
+    steps = epochs * len(loader)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / steps)
+    for _ in range(epochs):
+        for features, labels in loader:
+            optimizer.zero_grad()
+            F.binary_cross_entropy_with_logits(head(features), labels).backward()
+            optimizer.step()
+            schedule.step()
+    return head
+
+
+def linear_evaluation(rounds: int) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(ROWS + VALIDATION, SIZE)).astype(np.float32)
+    y = (x @ rng.normal(size=(SIZE, LABELS)) / SIZE**0.5 + 0.5 * rng.normal(size=(len(x), LABELS))) > 1.8
+    config = LinearEvaluationConfig()
+    heads = len(config.grid()) * config.heads
+    X, W = torch.randn(256, SIZE), torch.randn(heads * LABELS, SIZE)
+    P, dW = torch.empty(256, len(W)), torch.empty_like(W)
+    steps = [min(256, ROWS - start) for start in range(0, ROWS, 256)] * config.epochs
+
+    def products() -> None:
+        for rows in steps:
+            torch.mm(X[:rows], W.T, out=P[:rows])
+            torch.mm(P[:rows].T, X[:rows], out=dW)
+
+    def ours() -> None:
+        linear_evaluate(x[:ROWS], y[:ROWS], x[ROWS:], y[ROWS:], config=config, progress=False)
+
+    features, labels = torch.as_tensor(x[:ROWS]), torch.as_tensor(y[:ROWS]).float()
+    calls: dict[str, Callable[[], object]] = {
+        "ours": ours,
+        "products": products,
+        "loop": lambda: plain_head(features, labels, workers=0, epochs=config.epochs),
+        "workers": lambda: plain_head(features, labels, workers=4, epochs=config.epochs),
+    }
+    best = dict.fromkeys(calls, float("inf"))
+    for _ in range(rounds):
+        for name, call in calls.items():
+            best[name] = min(best[name], seconds(call))
+    print(f"### Linear evaluation: 2 x 5 grid, 3 heads, 40 epochs; N = {ROWS:,}, h = {SIZE}, L = {LABELS}\n")
+    print("| | seconds | against ours |\n|---|---|---|")
+    print(f"| ours, all {heads} heads, validation and choice included | {best['ours']:.2f} | 1 |")
+    print(
+        f"| its two matrix products alone | {best['products']:.2f} | "
+        f"ours takes {best['ours'] / best['products']:.2f}x |"
+    )
+    for name, title in (
+        ("loop", "plain loop, DataLoader in process"),
+        ("workers", "plain loop, four worker processes"),
+    ):
+        total = best[name] * heads
+        print(f"| {title}: one head {best[name]:.2f} s, x {heads} | {total:.1f} | {total / best['ours']:.1f}x |")
+    print()
+
+
+def large_matrices() -> None:
+    rng = np.random.default_rng(0)
+    scores = rng.random((781_000, 103), dtype=np.float32)
+    labels = rng.random((781_000, 103), dtype=np.float32) < 0.03
+    print("### Metrics of 781,000 x 103 scores\n")
+    print("| metric | seconds | MB above the inputs |\n|---|---|---|")
+    calls: dict[str, Callable[[], object]] = {
+        "mAP": lambda: metrics.mean_average_precision(labels, scores),
+        "F1, precision, recall, Hamming, subset accuracy": lambda: metrics.decision_metrics(
+            labels, metrics.decide(scores)
+        ),
+        "all of these together": lambda: metrics.multilabel_metrics(labels, scores),
+        "LRAP": lambda: metrics.label_ranking_average_precision(labels, scores),
+        "precision@5": lambda: metrics.precision_at_k(labels, scores, 5),
+        "expected calibration error": lambda: metrics.expected_calibration_error(labels, scores),
+    }
+    for name, call in calls.items():
+        elapsed, memory = peak_megabytes(call)
+        print(f"| {name} | {elapsed:.1f} | {memory:.0f} |")
+    elapsed = 103 * seconds(lambda: average_precision_score(labels[:, 0], scores[:, 0]))
+    print(f"| for comparison, mAP by scikit-learn: one label x 103 | {elapsed:.1f} | |\n")
+
+
+def large_spaces() -> None:
+    rng = np.random.default_rng(0)
+    features = torch.randn(40_000, 2_048, generator=torch.Generator().manual_seed(0))
+    labels = rng.random((40_000, 20)) < 0.1
+    print("### Alignment and uniformity of 40,000 x 2,048 features (328 MB)\n")
+    print("| metric | value | seconds | MB above the inputs |\n|---|---|---|---|")
+    for name, call in {
+        "alignment, exact": lambda: metrics.alignment(features, labels),
+        "uniformity, exact": lambda: metrics.uniformity(features),
+        "uniformity of 8,000 rows": lambda: metrics.uniformity(features, max_rows=8000),
+    }.items():
+        values: list[float] = []
+        elapsed, memory = peak_megabytes(lambda call=call, values=values: values.append(call()))
+        print(f"| {name} | {values[0]:.5f} | {elapsed:.1f} | {memory:.0f} |")
+    print(f"\nStandard error of the sample: {metrics.uniformity_error(features, max_rows=8000):.1e}.\n")
+
+
+def plain_evaluation(
+    x: torch.Tensor, y: torch.Tensor, vx: torch.Tensor, vy: np.ndarray, test: torch.Tensor, seed: int
+) -> np.ndarray:
+    """The protocol head after head, each with its own order of batches; predictions on `test`."""
+    config, f1s, losses, probabilities = LinearEvaluationConfig(), [], [], []
+    for rate, decay in config.grid():
+        on_validation, on_test = [], []
+        for head in range(config.heads):
+            random = torch.Generator().manual_seed(100 * seed + head)
+            weight = torch.nn.Parameter(torch.empty(y.shape[1], x.shape[1]))
+            bias = torch.nn.Parameter(torch.zeros(y.shape[1]))
+            torch.nn.init.xavier_uniform_(weight, generator=random)
+            groups = [{"params": [weight], "weight_decay": decay}, {"params": [bias], "weight_decay": 0.0}]
+            optimizer = torch.optim.AdamW(groups, lr=rate)
+            steps = config.epochs * -(-len(x) // 256)
+            schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step, steps=steps: 1 - step / steps)
+            for _ in range(config.epochs):
+                for rows in torch.randperm(len(x), generator=random).split(256):
+                    optimizer.zero_grad()
+                    F.binary_cross_entropy_with_logits(F.linear(x[rows], weight, bias), y[rows]).backward()
+                    optimizer.step()
+                    schedule.step()
+            with torch.no_grad():
+                on_validation.append(F.linear(vx, weight, bias).sigmoid())
+                on_test.append(F.linear(test, weight, bias).sigmoid())
+        p = torch.stack(on_validation).mean(0).numpy()
+        f1s.append(metrics.f1(vy, p >= 0.5))
+        losses.append(-np.log(np.maximum(np.where(vy, p, 1 - p), 1e-40)).mean(0))
+        probabilities.append(torch.stack(on_test).mean(0).numpy())
+    best = np.lexsort((losses, -np.array(f1s)), axis=0)[0]
+    return np.stack(probabilities)[best, :, np.arange(len(best))].T
+
+
+def real_data(data_dir: Path, cache_dir: Path) -> None:
+    import real_features
+
+    print("### Real features (frozen MiniLM, mean pooling): per-label test F1 against the plain loop\n")
+    print("| corpus | ours, macro-F1 of each seed | plain loop | mean difference | noise: two plain seeds, a label |")
+    print("|---|---|---|---|---|")
+    corpora = [real_features.load(name, data_dir, cache_dir) for name in ("semeval2018", "arxiv54")]
+    results = {}
+    for corpus in corpora:
+        x, y, vx, vy, tx, ty = corpus.arrays()
+        ours, plain = [], []
+        for seed in range(4):
+            config = LinearEvaluationConfig(seed=seed)
+            result = linear_evaluate(x, y, vx, vy, config=config, progress=False)
+            results.setdefault(corpus.name, result)
+            ours.append(100 * metrics.f1(ty, metrics.decide(result.predict_proba(tx))))
+        tensors = [torch.as_tensor(x), torch.as_tensor(y).float(), torch.as_tensor(vx)]
+        for seed in (1, 2, 3):
+            p = plain_evaluation(*tensors, vy, torch.as_tensor(tx), seed=seed)
+            plain.append(100 * metrics.f1(ty, metrics.decide(p)))
+        cells = [", ".join(f"{each.mean():.2f}" for each in runs) for runs in (ours, plain)]
+        gap, noise = np.mean(ours) - np.mean(plain), np.abs(plain[0] - plain[1]).mean()
+        print(f"| {corpus.name} | {cells[0]} | {cells[1]} | {gap:+.2f} | {noise:.2f} |", flush=True)
+    print("\n### Thresholds tuned on validation scores (F1 in points; five seeds of folds)\n")
+    print(
+        "| corpus | objective | scope | 0.5, validation | cross-fitted gain | gain on test |\n|---|---|---|---|---|---|"
+    )
+    for corpus in corpora:
+        _, _, vx, vy, tx, ty = corpus.arrays()
+        p, q = results[corpus.name].predict_proba(vx), results[corpus.name].predict_proba(tx)
+        for objective in ("macro_f1", "micro_f1"):
+            for scope in ("label", "global"):
+                scores = [cross_fitted_score(vy, p, objective, seed=seed, scope=scope) for seed in range(5)]
+                gains = 100 * np.array([score.tuned - score.plain for score in scores])
+                average = "macro" if objective == "macro_f1" else "micro"
+                chosen = tune_thresholds(vy, p, objective, scope)
+                test = 100 * (metrics.f1(ty, chosen.decide(q), average) - metrics.f1(ty, metrics.decide(q), average))
+                print(
+                    f"| {corpus.name} | {objective} | {scope} | {100 * scores[0].plain:.2f} | {gains.mean():+.2f} "
+                    f"± {gains.std():.2f} | {test:+.2f} |"
+                )
+    print()
+
+
+def _processor() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    names = [line.split(":")[1].strip() for line in cpuinfo.read_text().splitlines() if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data_dir", type=Path, help="folder with semeval2018_ec/ and arxiv54/")
+    parser.add_argument("--cache_dir", type=Path, default=Path("outputs/features"))
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", choices=["linear", "metrics", "real"])
+    arguments = parser.parse_args()
+    print(f"{_processor()}, {os.cpu_count()} cores, {torch.get_num_threads()} threads, torch {torch.__version__}\n")
+    if arguments.only in (None, "linear"):
+        linear_evaluation(arguments.rounds)
+    if arguments.only in (None, "metrics"):
+        large_matrices()
+        large_spaces()
+    if arguments.data_dir is not None and arguments.only in (None, "real"):
+        real_data(arguments.data_dir, arguments.cache_dir)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,153 @@
+"""The pictures of `docs/evaluation.md`, from real features.
+
+    python benchmarks/evaluation_figures.py --data_dir DATA --cache_dir CACHE --output docs/images
+
+The encoder stays frozen: a projection head and prototypes are trained on its features with the losses `reg` and
+`wo_reg` (a few seconds each), which is enough to see in the embedding space what the losses do to it.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from matplotlib.figure import Figure
+from torch.nn import functional as F
+
+import real_features
+from hf_mlcl import evaluation, metrics
+from hf_mlcl.evaluation import figures
+
+TEMPERATURES = (0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0)
+BATCH = 256
+
+
+@dataclass(frozen=True)
+class Space:
+    """Raw embeddings of the validation split, and prototypes."""
+
+    embeddings: np.ndarray
+    prototypes: np.ndarray
+
+
+def train_projection(
+    corpus: real_features.Corpus, temperature: float = 0.1, regularised: bool = True, epochs: int = 20
+) -> Space:
+    """A projection head W2 relu(W1 x) and prototypes over frozen features."""
+    torch.manual_seed(0)
+    x = torch.as_tensor(corpus.features["train"])
+    y = torch.as_tensor(corpus.labels["train"]).float()
+    size, width = x.shape[1], y.shape[1]
+    head = torch.nn.Sequential(
+        torch.nn.Linear(size, size, bias=False), torch.nn.ReLU(), torch.nn.Linear(size, 256, bias=False)
+    )
+    prototypes = torch.nn.Parameter(torch.empty(width, 256))
+    for weight in (head[0].weight, head[2].weight, prototypes):
+        torch.nn.init.xavier_uniform_(weight)
+    optimizer = torch.optim.AdamW([*head.parameters(), prototypes], lr=1e-3)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs * (len(x) // BATCH))
+    for _ in range(epochs):
+        for rows in torch.randperm(len(x))[: len(x) // BATCH * BATCH].split(BATCH):
+            u = F.normalize(torch.cat([prototypes, head(x[rows])]), dim=1)
+            targets = evaluation.contrastive_targets(torch.cat([torch.eye(width), y[rows]]))
+            T = torch.as_tensor(targets, dtype=u.dtype)
+            s = (u @ u.T / temperature).fill_diagonal_(-1e9)
+            log_p = F.log_softmax(s, dim=1)
+            loss = -(T * log_p).sum()
+            if regularised:
+                loss = loss - ((log_p.exp().detach() - T).clamp(min=0) * (T > 0) * s).sum()
+            optimizer.zero_grad()
+            (loss / (T.sum(1) > 0).sum()).backward()
+            optimizer.step()
+            schedule.step()
+    with torch.no_grad():
+        return Space(head(torch.as_tensor(corpus.features["validation"])).numpy(), prototypes.numpy())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data_dir", type=Path, required=True, help="folder with semeval2018_ec/ and arxiv54/")
+    parser.add_argument("--cache_dir", type=Path, default=Path("outputs/features"))
+    parser.add_argument("--output", type=Path, default=Path("docs/images"))
+    arguments = parser.parse_args()
+    arguments.output.mkdir(parents=True, exist_ok=True)
+
+    def save(name: str, figure: Figure) -> None:
+        path = arguments.output / f"evaluation_{name}.png"
+        figure.savefig(path, dpi=100)
+        print(f"wrote {path.name}, {path.stat().st_size // 1000} kB", flush=True)
+
+    tweets, papers = (
+        real_features.load(name, arguments.data_dir, arguments.cache_dir) for name in ("semeval2018", "arxiv54")
+    )
+    corpora = {"SemEval": tweets, "arXiv": papers}
+
+    result = evaluation.linear_evaluate(*papers.arrays(), progress=False)
+    save("learning_curves", figures.draw_learning_curves(result))
+    x, y = papers.features["test"], papers.labels["test"]
+    p = result.predict_proba(x)
+    thresholds = evaluation.tune_thresholds(
+        papers.labels["validation"], result.predict_proba(papers.features["validation"])
+    )
+    train = papers.labels["train"]
+    plain = evaluation.f1_by_frequency(y, metrics.decide(p), train, papers.label_names)
+    tuned = evaluation.f1_by_frequency(y, thresholds.decide(p), train, papers.label_names)
+    save("f1_by_frequency", figures.draw_f1_by_frequency({"threshold 0.5": plain, "tuned thresholds": tuned}))
+    save("comparison", figures.draw_comparison(evaluation.compare_runs(plain, tuned), "0.5", "tuned"))
+
+    spaces = {name: train_projection(corpus) for name, corpus in corpora.items()}
+    unregularised = {name: train_projection(corpus, regularised=False) for name, corpus in corpora.items()}
+    quality = {}
+    for name, corpus in corpora.items():
+        labels = corpus.labels["validation"]
+        quality[f"{name}, frozen features"] = evaluation.space_quality(corpus.features["validation"], labels)
+        quality[f"{name}, wo_reg"] = evaluation.space_quality(unregularised[name].embeddings, labels)
+        quality[f"{name}, reg"] = evaluation.space_quality(spaces[name].embeddings, labels)
+    save("space_quality", figures.draw_space_quality(quality))
+    for name, space in quality.items():
+        print(f"{name}: alignment {space.alignment:.3f}, uniformity {space.uniformity:.3f}")
+
+    ratios = {}
+    for name, corpus in corpora.items():
+        labels = corpus.labels["validation"]
+        own, fixed = [], spaces[name]
+        for temperature in TEMPERATURES:
+            space = train_projection(corpus, temperature) if temperature != 0.1 else fixed
+            own += evaluation.prr_by_temperature(space.embeddings, labels, [temperature], space.prototypes).tolist()
+        ratios[f"{name}, trained at each temperature"] = own
+        moved = evaluation.prr_by_temperature(fixed.embeddings, labels, TEMPERATURES, fixed.prototypes)
+        ratios[f"{name}, trained at 0.1"] = moved.tolist()
+    save("prr", figures.draw_prr(TEMPERATURES, ratios))
+    for name, values in ratios.items():
+        print(name, [f"{t:g}: {100 * value:.1f} %" for t, value in zip(TEMPERATURES, values, strict=True)])
+
+    study = evaluation.gradient_study(
+        unregularised["arXiv"].embeddings[:BATCH],
+        papers.labels["validation"][:BATCH],
+        unregularised["arXiv"].prototypes,
+    )
+    print(f"gradient study: PRR {study.prr:.3f}, wrong share {study.wrong_share:.3f}, pull {study.attraction:.3f}")
+    print(f"  push on positives {study.wrong:.3f} -> {study.wrong_regularised:.3f}, on negatives {study.repulsion:.3f}")
+    save("gradient_study", figures.draw_gradient_study(study))
+
+    prototypes = spaces["SemEval"].prototypes
+    similarity = evaluation.prototype_similarities(prototypes)
+    save("similarities", figures.draw_similarities(similarity, tweets.label_names))
+    print(evaluation.most_similar_labels(prototypes, tweets.label_names, k=5))
+    neighbours = evaluation.nearest_neighbours(prototypes, spaces["SemEval"].embeddings, k=20)
+    share = {
+        name: tweets.labels["validation"][rows, i].mean()
+        for i, (name, rows) in enumerate(zip(tweets.label_names, neighbours.rows, strict=True))
+    }
+    print("of the 20 nearest, carry the label:", {name: f"{value:.0%}" for name, value in share.items()})
+
+    for method in ("pca", "tsne"):
+        points = evaluation.project_2d(spaces["arXiv"].embeddings, method)
+        save(f"map_{method}", figures.draw_map(points, papers.labels["validation"], papers.label_names))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,163 @@
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from scipy.special import expit
+
+from hf_mlcl import metrics
+from hf_mlcl.evaluation import Temperature, Thresholds, cross_fitted_score, fit_temperature, tune_thresholds
+from hf_mlcl.evaluation.thresholds import CANDIDATES, _best_each, _best_shared, _Counts
+
+
+def scores_of(rng, rows=600, frequency=(0.4, 0.2, 0.08, 0.02), shift=-1.0):
+    """Logits that rank well but are shifted, so that 0.5 is a bad threshold."""
+    labels = rng.random((rows, len(frequency))) < np.array(frequency)
+    return labels, expit(3 * labels - 1.5 + shift + rng.normal(0, 1, labels.shape))
+
+
+@st.composite
+def small_case(draw):
+    shape = draw(st.integers(1, 10)), draw(st.integers(1, 3))
+    labels = draw(hnp.arrays(np.bool_, shape))
+    p = draw(hnp.arrays(np.float64, shape, elements=st.sampled_from([0.0, 0.01, 0.3, 0.5, 0.7, 1.0])))
+    return labels, p
+
+
+@given(small_case())
+def test_counts_at_every_candidate_are_those_of_its_decisions(case):
+    labels, p = case
+    counts = _Counts.of(labels, p)
+    for index in range(0, len(CANDIDATES), 40):
+        expected = metrics.LabelCounts.of(labels, metrics.decide(p, CANDIDATES[index]))
+        np.testing.assert_array_equal(counts.hits[index], expected.true_positives)
+        np.testing.assert_array_equal(counts.predicted[index], expected.predicted)
+        np.testing.assert_array_equal(counts.actual, expected.actual)
+
+
+@given(small_case())
+@settings(max_examples=30)
+def test_no_candidates_beat_those_that_are_found(case):
+    labels, p = case
+    counts = _Counts.of(labels, p)
+    some = range(0, len(CANDIDATES), 16)  # a subset that still separates all values of p
+    own = CANDIDATES[_best_each(counts, "macro_f1", None)]
+    best = metrics.f1(labels, metrics.decide(p, own))
+    for index in some:
+        assert (metrics.f1(labels, metrics.decide(p, CANDIDATES[index])) <= best + 1e-9).all()
+    found = metrics.f1(labels, metrics.decide(p, CANDIDATES[_best_each(counts, "micro_f1", None)]), "micro")
+    grid = np.stack(np.meshgrid(*[list(some)] * labels.shape[1])).reshape(labels.shape[1], -1).T
+    for indices in grid[:: max(len(grid) // 200, 1)]:
+        assert metrics.f1(labels, metrics.decide(p, CANDIDATES[indices]), "micro") <= found + 1e-9
+    for average in ("micro", "macro"):
+        shared = metrics.f1(labels, metrics.decide(p, CANDIDATES[_best_shared(counts, f"{average}_f1", None)]), average)
+        for index in some:
+            assert metrics.f1(labels, metrics.decide(p, CANDIDATES[index]), average) <= shared + 1e-9
+
+
+@pytest.mark.parametrize("objective", ["macro_f1", "micro_f1"])
+@pytest.mark.parametrize("scope", ["label", "global"])
+def test_tuning_gains_on_unseen_rows_where_the_threshold_one_half_is_wrong(objective, scope):
+    rng = np.random.default_rng(0)
+    thresholds = tune_thresholds(*scores_of(rng), objective=objective, scope=scope)
+    labels, p = scores_of(rng, rows=4000)
+    average = objective.split("_")[0]
+    tuned = metrics.f1(labels, thresholds.decide(p), average)
+    assert tuned > metrics.f1(labels, metrics.decide(p), average) + 0.01
+    assert len(set(thresholds.values)) == (1 if scope == "global" else 4)
+
+
+def test_the_cross_fitted_score_tells_what_unseen_rows_will_give():
+    rng = np.random.default_rng(1)
+    labels, p = scores_of(rng, rows=2000)
+    score = cross_fitted_score(labels, p)
+    fresh_labels, fresh = scores_of(rng, rows=20_000)
+    truth = metrics.f1(fresh_labels, tune_thresholds(labels, p).decide(fresh), "macro")
+    assert score.tuned == pytest.approx(truth, abs=0.03)
+    assert score.plain == metrics.f1(labels, metrics.decide(p), "macro")
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_scores_that_need_no_tuning_do_not_lose_by_it(seed):
+    rng = np.random.default_rng(seed)
+    logits = rng.normal(-1, 2, (400, 6)) - np.array([0, 0, 1, 2, 3, 4])
+    labels, p = rng.random(logits.shape) < expit(logits), expit(logits)
+    score = cross_fitted_score(labels, p, objective="micro_f1")
+    assert score.tuned > score.plain - 0.02
+
+
+def test_a_label_with_few_positives_stays_near_the_shared_threshold_and_one_without_takes_it():
+    rng = np.random.default_rng(0)
+    labels, p = scores_of(rng, frequency=(0.4, 0.3, 0.3, 0.0))
+    shared = tune_thresholds(labels, p, scope="global").values[0]
+    assert tune_thresholds(labels, p).values[3] == pytest.approx(shared)
+    labels[:2, 3], p[:2, 3] = True, 0.001  # two positives at a score that would say: threshold 0.001
+    free = tune_thresholds(labels, p, prior_positives=0).values[3]
+    held = tune_thresholds(labels, p).values[3]
+    assert abs(held - shared) < abs(free - shared) / 2
+
+
+@pytest.mark.parametrize("scope", ["label", "global"])
+def test_a_target_precision_is_reached_with_more_recall_than_a_higher_target(scope):
+    rng = np.random.default_rng(0)
+    labels, p = scores_of(rng, rows=3000, frequency=(0.4, 0.3, 0.2))
+    fresh_labels, fresh = scores_of(rng, rows=8000, frequency=(0.4, 0.3, 0.2))
+    recalls = []
+    for target in (0.8, 0.95):
+        chosen = tune_thresholds(labels, p, "precision", scope, target_precision=target)
+        assert metrics.precision(fresh_labels, chosen.decide(fresh), "micro") > target - 0.03
+        recalls.append(metrics.recall(fresh_labels, chosen.decide(fresh), "micro"))
+    assert recalls[0] > recalls[1]
+
+
+def test_thresholds_survive_a_json_config():
+    thresholds = tune_thresholds(*scores_of(np.random.default_rng(0)), "precision", target_precision=0.9)
+    assert Thresholds.from_dict(json.loads(json.dumps(thresholds.to_dict()))) == thresholds
+
+
+def test_the_same_seed_gives_the_same_thresholds():
+    case = scores_of(np.random.default_rng(0))
+    assert tune_thresholds(*case, seed=3) == tune_thresholds(*case, seed=3)
+
+
+@pytest.mark.parametrize("factor", [0.5, 1.0, 3.0])
+def test_temperature_undoes_the_scale_of_logits_and_lowers_the_calibration_error(factor):
+    rng = np.random.default_rng(0)
+    logits = rng.normal(-1, 2, (8000, 3))
+    labels = rng.random(logits.shape) < expit(logits)
+    temperature = fit_temperature(labels, expit(factor * logits))
+    assert temperature.value == pytest.approx(factor, rel=0.05)
+    calibrated = temperature.apply(factor * logits)
+    np.testing.assert_allclose(temperature.apply_to_probabilities(expit(factor * logits)), calibrated, atol=1e-6)
+    before = metrics.expected_calibration_error(labels, expit(factor * logits))
+    assert metrics.expected_calibration_error(labels, calibrated) <= before + 0.002
+    np.testing.assert_array_equal(calibrated >= 0.5, logits >= 0)
+
+
+def test_probabilities_of_exactly_zero_and_one_stay_finite():
+    labels, p = np.array([[1], [0], [1]]), np.array([[1.0], [0.0], [0.0]])
+    assert np.isfinite(fit_temperature(labels, p).value)
+    assert np.isfinite(Temperature(2.0).apply_to_probabilities(p)).all()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"objective": "accuracy"}, "`objective` must be 'macro_f1', 'micro_f1' or 'precision'"),
+        ({"scope": "row"}, "`scope` must be 'label' or 'global'"),
+        ({"objective": "precision"}, "`target_precision` goes with objective='precision'"),
+        ({"target_precision": 0.5}, "`target_precision` goes with objective='precision'"),
+        ({"objective": "precision", "target_precision": 2.0}, "`target_precision` must lie between 0 and 1"),
+        ({"folds": 0}, "`folds` must be at least 1"),
+    ],
+)
+def test_errors_name_the_argument(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        tune_thresholds([[1], [0]], [[0.2], [0.1]], **arguments)
+
+
+def test_logits_are_refused_as_probabilities():
+    with pytest.raises(ValueError, match="`probabilities` must lie between 0 and 1"):
+        tune_thresholds([[1], [0]], [[3.0], [-2.0]])

@@ -1,8 +1,8 @@
 """Evaluation on plain arrays: features -> linear heads -> thresholds -> metrics, and a look into the space.
 
 `linear` holds the study's linear evaluation and `lbfgs` its second solver; `thresholds` and `temperature` turn
-probabilities into decisions, `feature_cache` keeps features on disk. `analysis` and `gradients` look into the space, and
-`figures` draws what they see (it is not imported here, because matplotlib is slow to load).
+probabilities into decisions, `feature_cache` keeps features on disk. `analysis` and `gradients` look into the space,
+and `figures` draws what they see (it is not imported here, because matplotlib is slow to load).
 """
 
 from hf_mlcl.evaluation.analysis import (

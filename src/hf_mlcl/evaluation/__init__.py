@@ -1,8 +1,8 @@
 """Evaluation on plain arrays: features -> linear heads -> thresholds -> metrics, and a look into the space.
 
-`linear` holds the study's linear evaluation, `lbfgs` its second solver, `thresholds` what turns probabilities into
-decisions, `feature_cache` the features on disk; `analysis` and `gradients` look into the space, `figures` draws what
-they see (it is not imported here, because matplotlib is slow to load).
+`linear` holds the study's linear evaluation and `lbfgs` its second solver; `thresholds` and `temperature` turn
+probabilities into decisions, `feature_cache` keeps features on disk. `analysis` and `gradients` look into the space,
+and `figures` draws what they see (it is not imported here, because matplotlib is slow to load).
 """
 
 from hf_mlcl.evaluation.analysis import (
@@ -23,14 +23,8 @@ from hf_mlcl.evaluation.config import GridPoint, LinearEvaluationConfig
 from hf_mlcl.evaluation.feature_cache import FeatureCache, feature_key
 from hf_mlcl.evaluation.gradients import GradientStudy, contrastive_targets, gradient_study, prr_by_temperature
 from hf_mlcl.evaluation.linear import LabelChoice, LinearEvaluationResult, linear_evaluate
-from hf_mlcl.evaluation.thresholds import (
-    CrossFittedScore,
-    Temperature,
-    Thresholds,
-    cross_fitted_score,
-    fit_temperature,
-    tune_thresholds,
-)
+from hf_mlcl.evaluation.temperature import Temperature, fit_temperature
+from hf_mlcl.evaluation.thresholds import CrossFittedScore, Thresholds, cross_fitted_score, tune_thresholds
 
 __all__ = [
     "CrossFittedScore",

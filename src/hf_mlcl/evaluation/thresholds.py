@@ -1,4 +1,4 @@
-"""Decision thresholds and temperature, fitted on validation scores.
+"""Decision thresholds, fitted on validation scores.
 
 The best threshold of a rare label on a validation set is mostly luck. Three things keep it honest: candidates are 321
 fixed values, evenly spaced in the logit; the best is sought on several folds and averaged; and a label's own threshold
@@ -14,10 +14,9 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import minimize_scalar
-from scipy.special import expit, logit
+from scipy.special import expit
 
-from hf_mlcl.metrics import LabelCounts, decide, sigmoid
+from hf_mlcl.metrics import LabelCounts, decide
 from hf_mlcl.metrics._arrays import ArrayLike, BoolArray, FloatArray, as_multi_hot, as_scores, divide, not_empty
 
 Objective = Literal["macro_f1", "micro_f1", "precision"]
@@ -108,7 +107,7 @@ def tune_thresholds(
         >>> all(0.15 < value < 0.4 for value in thresholds.values)
         True
     """
-    truth, p = _checked(labels, probabilities)
+    truth, p = checked_probabilities(labels, probabilities)
     if objective not in ("macro_f1", "micro_f1", "precision"):
         raise ValueError(f"`objective` must be 'macro_f1', 'micro_f1' or 'precision', but is {objective!r}.")
     if scope not in ("label", "global"):
@@ -150,7 +149,7 @@ def cross_fitted_score(
         seed: Of the folds.
         **tuning: Further arguments of `tune_thresholds`.
     """
-    truth, p = _checked(labels, probabilities)
+    truth, p = checked_probabilities(labels, probabilities)
     predictions = np.zeros_like(truth)
     for held_out in _folds(len(truth), max(folds, 2), seed):
         rest = np.setdiff1d(np.arange(len(truth)), held_out)
@@ -243,56 +242,8 @@ def _first_precise(
     return np.where(reached.any(0), reached.argmax(0), _highest(precision))
 
 
-@dataclass(frozen=True)
-class Temperature:
-    """A divisor of all logits that makes probabilities honest (Guo et al., 2017); decisions at 0.5 stay as they are.
-
-    Example:
-        >>> Temperature(2.0).apply([[4.0, 0.0]]).round(3).tolist()
-        [[0.881, 0.5]]
-    """
-
-    value: float = 1.0
-
-    def apply(self, logits: ArrayLike) -> FloatArray:
-        """Calibrated probabilities."""
-        return sigmoid(as_scores(logits, "logits") / self.value)
-
-    def apply_to_probabilities(self, probabilities: ArrayLike) -> FloatArray:
-        """The same for scores that are probabilities already, such as the mean of several heads."""
-        return self.apply(_logit(as_scores(probabilities, "probabilities")))
-
-
-def fit_temperature(labels: ArrayLike, probabilities: ArrayLike) -> Temperature:
-    """The temperature with the lowest cross-entropy on validation scores.
-
-    Args:
-        labels: Multi-hot truth (rows, labels).
-        probabilities: Between 0 and 1, same shape.
-
-    Example:
-        >>> rng = np.random.default_rng(0)
-        >>> logits = rng.normal(0, 2, (5000, 2))
-        >>> labels = rng.random(logits.shape) < sigmoid(logits)
-        >>> round(fit_temperature(labels, sigmoid(3 * logits)).value, 1)
-        3.0
-    """
-    truth, p = _checked(labels, probabilities)
-    margin = np.where(truth, 1, -1) * _logit(p.astype(np.float64))
-
-    def loss(log_temperature: float) -> float:
-        return float(np.logaddexp(0, -margin / np.exp(log_temperature)).mean())
-
-    found = minimize_scalar(loss, bounds=(np.log(0.05), np.log(20)), method="bounded", options={"xatol": 1e-6})
-    return Temperature(float(np.exp(found.x)))
-
-
-def _logit(p: FloatArray) -> FloatArray:
-    tiny = np.finfo(p.dtype).eps
-    return np.asarray(logit(np.clip(p, tiny, 1 - tiny)))
-
-
-def _checked(labels: ArrayLike, probabilities: ArrayLike) -> tuple[BoolArray, FloatArray]:
+def checked_probabilities(labels: ArrayLike, probabilities: ArrayLike) -> tuple[BoolArray, FloatArray]:
+    """Labels and probabilities as arrays of the same shape; anything else is refused by name."""
     truth = as_multi_hot(labels, "labels")
     p = as_scores(probabilities, "probabilities", like=truth)
     not_empty(truth)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import importlib
+import subprocess
 import sys
 from datetime import date
+from pathlib import Path
 
 from measure import hardware
 
-ALL = ["losses"]
+ALL = ["losses", "corpora", "training", "evaluation"]
 
 
 def main() -> None:
-    """Run those named on the command line, or all."""
+    """Run those named on the command line, or all, each in a process of its own."""
     chosen = sys.argv[1:] or ALL
     unknown = [name for name in chosen if name not in ALL]
     if unknown:
@@ -20,7 +21,7 @@ def main() -> None:
     print(f"{date.today()}, {hardware()}")
     for name in chosen:
         print(f"\n## {name.capitalize()}", flush=True)
-        importlib.import_module(name).main()
+        subprocess.run([sys.executable, Path(__file__).with_name(f"{name}.py")], check=True)
 
 
 if __name__ == "__main__":

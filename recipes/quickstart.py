@@ -69,7 +69,7 @@ def main() -> None:
     """Train with each loss and print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--losses", nargs="+", default=["bce", "reg"], help="losses by name, such as reg+zlpr")
-    parser.add_argument("--epochs", type=float, default=8)
+    parser.add_argument("--epochs", type=float, default=6)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--output_dir", default="outputs/quickstart")
     chosen = parser.parse_args()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import chain
 
 import numpy as np
 import pytest
@@ -151,10 +152,60 @@ class TestTraining:
 
     def test_two_views_of_an_image_are_two_anchors(self, tmp_path):
         rows = [{"pixel_values": torch.stack([r["pixel_values"]] * 2), "labels": r["labels"]} for r in image_rows(16)]
-        trainer = trainer_for(tmp_path, image_model(), rows, two_views=True, max_steps=1)
+        both = trainer_for(tmp_path, image_model(), rows, max_steps=1, train_sampling_strategy="sequential")
+        both.train()
+        twice = [{"pixel_values": v, "labels": r["labels"]} for r in rows for v in r["pixel_values"]]
+        settings = {"max_steps": 1, "train_sampling_strategy": "sequential", "per_device_train_batch_size": 32}
+        single = trainer_for(tmp_path, image_model(), twice, **settings)
+        single.train()
+        assert logged(both, "loss") == pytest.approx(logged(single, "loss"), rel=1e-5)
+        assert both.extract_features(rows).shape == (16, 512)
+
+    def test_evaluation_has_a_collator_of_its_own(self, tmp_path):
+        def collate(factor):
+            return lambda rows: {
+                "input_ids": torch.stack([r["input_ids"] for r in rows]),
+                "labels": factor * torch.stack([r["labels"] for r in rows]),
+            }
+
+        trainer = ContrastiveMultiLabelTrainer(
+            text_model(),
+            arguments(tmp_path, remove_unused_columns=False),
+            data_collator=collate(1),
+            eval_data_collator=collate(0),
+            train_dataset=text_rows(32),
+            eval_dataset=text_rows(32),
+        )
+        assert next(iter(trainer.get_train_dataloader()))["labels"].sum() > 0
+        assert next(iter(trainer.get_eval_dataloader()))["labels"].sum() == 0
+        assert next(iter(trainer.get_test_dataloader(text_rows(4))))["labels"].sum() == 0
+        assert next(iter(trainer.get_train_dataloader()))["labels"].sum() > 0
+
+    @pytest.mark.parametrize("loss", ["supcon", "supcon_reg", "cross_entropy"])
+    def test_single_label_losses_train_on_one_hot_rows(self, tmp_path, loss):
+        rows = [row | {"labels": torch.eye(4)[i % 4]} for i, row in enumerate(text_rows(32))]
+        trainer = trainer_for(tmp_path, rows=rows, loss=loss)
         trainer.train()
-        assert math.isfinite(logged(trainer, "loss")[0])
-        assert trainer.extract_features(rows).shape == (16, 512)
+        assert all(math.isfinite(value) for value in logged(trainer, "loss"))
+        assert ("eval_subset_accuracy" in trainer.evaluate()) == (loss == "cross_entropy")
+
+    def test_label_aware_epochs_differ(self, tmp_path):
+        seen = []
+
+        def collate(rows):
+            seen.append([row["input_ids"].sum().item() for row in rows])
+            return {k: torch.stack([row[k] for row in rows]) for k in rows[0]}
+
+        trainer = ContrastiveMultiLabelTrainer(
+            text_model(),
+            arguments(tmp_path, label_aware_batches=True, num_train_epochs=2, max_steps=-1),
+            data_collator=collate,
+            train_dataset=text_rows(32),
+        )
+        trainer.train()
+        first, second = seen[:2], seen[2:4]
+        assert sorted(chain(*first)) == sorted(chain(*second))
+        assert first != second
 
     def test_a_loss_of_the_users_own_works_by_name(self, tmp_path, monkeypatch):
         monkeypatch.setattr(registry, "_LOSSES", dict(registry._LOSSES))

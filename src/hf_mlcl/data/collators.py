@@ -73,6 +73,8 @@ class ImageCollator:
         num_labels: Number of labels.
         image_column: Column with images.
         label_column: Column with lists of label ids.
+        views: With 2, each image is transformed twice and the batch has shape (batch, 2, 3, height, width): both views
+            become anchors, as in SupCon.
 
     Example:
         >>> from PIL import Image
@@ -87,6 +89,7 @@ class ImageCollator:
     num_labels: int
     image_column: str = "image"
     label_column: str = "labels"
+    views: int = 1
 
     def __call__(self, rows: Sequence[Row]) -> dict[str, Tensor]:
         """Make a batch."""
@@ -95,5 +98,7 @@ class ImageCollator:
                 f"The rows have the columns {', '.join(rows[0]) or '(none)'}, but no {self.image_column!r}. With the "
                 f"Trainer, pass remove_unused_columns=False; else name the column with image_column."
             )
-        pixels = torch.stack([self.transform(row[self.image_column]) for row in rows])
+        pixels = torch.stack([self.transform(row[self.image_column]) for row in rows for _ in range(self.views)])
+        if self.views > 1:
+            pixels = pixels.unflatten(0, (len(rows), self.views))
         return {"pixel_values": pixels, **_labels(rows, self.num_labels, self.label_column)}

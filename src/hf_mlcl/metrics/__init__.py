@@ -20,7 +20,13 @@ from hf_mlcl.metrics.classification import (
     recall,
     subset_accuracy,
 )
-from hf_mlcl.metrics.compute_metrics import compute_metrics, make_compute_metrics, multilabel_metrics, sigmoid
+from hf_mlcl.metrics.compute_metrics import (
+    compute_metrics,
+    compute_single_label_metrics,
+    make_compute_metrics,
+    multilabel_metrics,
+    sigmoid,
+)
 from hf_mlcl.metrics.frequency import frequency_breakdown, frequency_groups
 from hf_mlcl.metrics.ranking import (
     average_precision,
@@ -35,6 +41,7 @@ __all__ = [
     "alignment",
     "average_precision",
     "compute_metrics",
+    "compute_single_label_metrics",
     "decide",
     "decision_metrics",
     "expected_calibration_error",

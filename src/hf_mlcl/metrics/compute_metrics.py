@@ -109,3 +109,25 @@ def compute_metrics(prediction: EvalPrediction) -> dict[str, float]:
         1.0
     """
     return make_compute_metrics()(prediction)
+
+
+def compute_single_label_metrics(prediction: EvalPrediction) -> dict[str, float]:
+    """For a Trainer on data with one label a row: the class with the largest logit counts.
+
+    ``subset_accuracy`` is then the accuracy; rows without a class are left out.
+
+    Example:
+        >>> from types import SimpleNamespace
+        >>> prediction = SimpleNamespace(predictions=[[2.0, -1.0], [3.0, 4.0]], label_ids=[[1, 0], [1, 0]])
+        >>> compute_single_label_metrics(prediction)["subset_accuracy"]
+        0.5
+    """
+    outputs, labels = prediction.predictions, as_array(prediction.label_ids)
+    logits = as_array(outputs[0] if isinstance(outputs, tuple) else outputs)
+    classes = np.eye(logits.shape[1])
+    if labels.ndim == 1:
+        known = labels >= 0
+        labels = classes[np.where(known, labels, 0)]
+    else:
+        known = labels.any(axis=1)
+    return decision_metrics(labels[known], classes[logits.argmax(axis=1)][known])

@@ -32,7 +32,6 @@ class ContrastiveTrainingArguments(TrainingArguments):
         embedding_chunk_size: Rows that the encoder computes at a time: a batch of any size on a device of any size,
             with exact gradients. Not the same as gradient accumulation, whose contrastive batches stay small.
         drop_last_train_batch: Whether the last incomplete training batch is left out.
-        two_views: Whether the images of a batch come in two augmented views each, both anchors.
         label_aware_batches: Whether rare labels are given partners in their batch.
         eval_probe: Quick classifier on the features at each evaluation, so that contrastive training shows a score:
             ``"knn"``, ``"ridge"`` or ``"none"``.
@@ -58,7 +57,6 @@ class ContrastiveTrainingArguments(TrainingArguments):
     drop_last_train_batch: bool = field(
         default=True, metadata={"help": "Leave out the last incomplete training batch."}
     )
-    two_views: bool = field(default=False, metadata={"help": "Two augmented views of each image."})
     label_aware_batches: bool = field(default=False, metadata={"help": "Give rare labels partners in their batch."})
     eval_probe: str = field(default="none", metadata={"help": "Quick score of the features: knn, ridge or none."})
     eval_probe_samples: int = field(default=2000, metadata={"help": "Training rows that the probe learns from."})

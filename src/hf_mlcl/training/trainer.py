@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,8 @@ from torch.utils.data import DataLoader
 from transformers import Trainer
 from transformers.utils import logging
 
-from hf_mlcl.losses import JoinedLoss
-from hf_mlcl.metrics import compute_metrics, multilabel_metrics
+from hf_mlcl.losses import CrossEntropyLoss, JoinedLoss
+from hf_mlcl.metrics import compute_metrics, compute_single_label_metrics, multilabel_metrics
 from hf_mlcl.models import MLCLModel
 from hf_mlcl.training.arguments import ContrastiveTrainingArguments
 from hf_mlcl.training.global_batch import global_loss
@@ -47,6 +48,8 @@ class ContrastiveMultiLabelTrainer(Trainer):
         train_dataset: Rows for the collator.
         eval_dataset: The same.
         processing_class: Tokenizer or image processor; saved with the model.
+        eval_data_collator: The collator of evaluation, prediction and features where it differs: images are augmented
+            for training only.
         **kwargs: As for HF's `Trainer`.
 
     Example:
@@ -73,6 +76,7 @@ class ContrastiveMultiLabelTrainer(Trainer):
         train_dataset: Any = None,
         eval_dataset: Any = None,
         processing_class: Any = None,
+        eval_data_collator: Any = None,
         **kwargs: Any,
     ) -> None:
         args = ContrastiveTrainingArguments("outputs") if args is None else args
@@ -83,10 +87,12 @@ class ContrastiveMultiLabelTrainer(Trainer):
         _check_not_empty(train_dataset=train_dataset, eval_dataset=eval_dataset)
         self.loss = args.build_loss()
         self.statistics = TrainingStatistics()
+        self.eval_data_collator = eval_data_collator
         if model is not None:
             self._fit_model_to_loss(model, args)
         if self._uses("logit"):
-            kwargs.setdefault("compute_metrics", compute_metrics)
+            single = isinstance(self.loss, CrossEntropyLoss)
+            kwargs.setdefault("compute_metrics", compute_single_label_metrics if single else compute_metrics)
         super().__init__(
             model=model,
             args=args,
@@ -176,6 +182,25 @@ class ContrastiveMultiLabelTrainer(Trainer):
             return super().get_train_dataloader()
         finally:
             self.args.dataloader_drop_last = before
+
+    def get_eval_dataloader(self, eval_dataset: Any = None) -> DataLoader[Any]:
+        """The batches of evaluation, made by `eval_data_collator` if there is one."""
+        with self._eval_collator():
+            return super().get_eval_dataloader(eval_dataset)
+
+    def get_test_dataloader(self, test_dataset: Any) -> DataLoader[Any]:
+        """The batches of prediction, made by `eval_data_collator` if there is one."""
+        with self._eval_collator():
+            return super().get_test_dataloader(test_dataset)
+
+    @contextmanager
+    def _eval_collator(self) -> Iterator[None]:
+        before = self.data_collator
+        self.data_collator = self.eval_data_collator or before
+        try:
+            yield
+        finally:
+            self.data_collator = before
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Any:
         dataset = self.train_dataset if train_dataset is None else train_dataset

@@ -1,0 +1,100 @@
+"""What the trainer adds to a step, and the memory of chunked encoding: `python benchmarks/training.py`."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from typing import Any
+
+import torch
+from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments
+
+from hf_mlcl import ContrastiveMultiLabelTrainer, ContrastiveTrainingArguments, MLCLConfig, MLCLModel
+from measure import in_own_process, interleaved, peak_megabytes, reset_peak, table
+
+LABELS, TOKENS = 54, 64
+ENCODER: dict[str, Any] = {
+    "hidden_size": 384,
+    "num_hidden_layers": 6,
+    "num_attention_heads": 12,
+    "intermediate_size": 1536,
+}
+
+
+def make_batch(rows: int) -> dict[str, torch.Tensor]:
+    torch.manual_seed(0)
+    ids = torch.randint(5, 30_000, (rows, TOKENS))
+    labels = (torch.rand(rows, LABELS) < 2.5 / LABELS).float()
+    return {"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": labels}
+
+
+def common(folder: str) -> dict[str, Any]:
+    return {"output_dir": folder, "report_to": "none", "use_cpu": True, "disable_tqdm": True, "save_strategy": "no"}
+
+
+def contrastive(folder: str, **settings: Any) -> ContrastiveMultiLabelTrainer:
+    model = MLCLModel(MLCLConfig(backbone_config=BertConfig(**ENCODER), num_labels=LABELS))
+    return ContrastiveMultiLabelTrainer(model, ContrastiveTrainingArguments(**common(folder), **settings))
+
+
+def overhead() -> None:
+    batch = make_batch(64)
+    with tempfile.TemporaryDirectory() as folder:
+        ours = contrastive(folder, loss="reg")
+        config = BertConfig(**ENCODER, num_labels=LABELS, problem_type="multi_label_classification")
+        plain = Trainer(BertForSequenceClassification(config), TrainingArguments(**common(folder)))
+        for trainer in (ours, plain):
+            trainer.create_optimizer()
+
+        def step(trainer: Trainer) -> None:
+            trainer.training_step(trainer.model, dict(batch))
+            trainer.optimizer.step()
+            trainer.model.zero_grad()
+
+        seconds = interleaved({"reg": lambda: step(ours), "bce": lambda: step(plain)}, rounds=4, repeats=2)
+    table(
+        "A training step, 6-layer 384-wide encoder, batch 64, 64 tokens, 54 labels",
+        ["trainer", "seconds", "relative"],
+        [
+            ["HF Trainer, BCE", f"{seconds['bce']:.2f}", "1.00x"],
+            ["ContrastiveMultiLabelTrainer, `reg`", f"{seconds['reg']:.2f}", f"{seconds['reg'] / seconds['bce']:.2f}x"],
+        ],
+    )
+
+
+def _peak(rows: int, chunk: int | None) -> tuple[float, float]:
+    """(megabytes in all, megabytes above the model) of a training step."""
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = contrastive(folder, loss="reg", embedding_chunk_size=chunk)
+        batch = make_batch(rows)
+        for parameter in trainer.model.parameters():  # gradients are there from the second step on
+            parameter.grad = torch.zeros_like(parameter) if parameter.requires_grad else None
+        reset_peak()
+        before = peak_megabytes()
+        trainer.training_step(trainer.model, batch)
+        return peak_megabytes(), peak_megabytes() - before
+
+
+def memory() -> None:
+    os.environ["MALLOC_MMAP_THRESHOLD_"] = "65536"  # freed memory goes back at once: the peak is what is in use
+    rows = []
+    smallest = None
+    for batch, chunk in ((32, None), (128, 32), (512, 32), (128, None)):
+        total, above = in_own_process(_peak, batch, chunk)
+        smallest = smallest or total
+        rows.append([batch, chunk or "-", f"{total:.0f} MB", f"{above:.0f} MB", f"{total / smallest:.2f}x"])
+    table(
+        "Peak memory of a training step, the same encoder",
+        ["batch", "embedding_chunk_size", "process", "above model and gradients", "relative to batch 32"],
+        rows,
+    )
+
+
+def main() -> None:
+    """Print both tables."""
+    overhead()
+    memory()
+
+
+if __name__ == "__main__":
+    main()

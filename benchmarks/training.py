@@ -45,6 +45,7 @@ def overhead() -> None:
         plain = Trainer(BertForSequenceClassification(config), TrainingArguments(**common(folder)))
         for trainer in (ours, plain):
             trainer.create_optimizer()
+            trainer.current_gradient_accumulation_steps = 1
 
         def step(trainer: Trainer) -> None:
             trainer.training_step(trainer.model, dict(batch))
@@ -66,6 +67,7 @@ def _peak(rows: int, chunk: int | None) -> tuple[float, float]:
     """(megabytes in all, megabytes above the model) of a training step."""
     with tempfile.TemporaryDirectory() as folder:
         trainer = contrastive(folder, loss="reg", embedding_chunk_size=chunk)
+        trainer.current_gradient_accumulation_steps = 1
         batch = make_batch(rows)
         for parameter in trainer.model.parameters():  # gradients are there from the second step on
             parameter.grad = torch.zeros_like(parameter) if parameter.requires_grad else None

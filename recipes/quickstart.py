@@ -17,7 +17,7 @@ from transformers.utils import logging
 
 from hf_mlcl import ContrastiveMultiLabelTrainer, ContrastiveTrainingArguments, MLCLConfig, MLCLModel, load_corpus
 from hf_mlcl.data import TextCollator, tokenize, word_tokenizer
-from hf_mlcl.evaluation import LinearEvaluationConfig, linear_evaluate
+from hf_mlcl.evaluation import LinearEvaluationConfig
 from hf_mlcl.metrics import compute_metrics
 
 METRICS = ["micro_f1", "macro_f1", "hamming_loss", "mAP"]
@@ -58,10 +58,8 @@ def run(loss: str, chosen: argparse.Namespace) -> dict[str, float]:
     if model.classifier is not None:
         prediction = trainer.predict(data["test"])
         return compute_metrics(prediction)
-    splits = [data[name] for name in ("train", "validation", "test")]
-    arrays = [array for split in splits for array in trainer.features_and_labels(split)]
     grid = LinearEvaluationConfig(learning_rates=(0.1, 0.01), weight_decays=(1e-1, 1e-2, 1e-4))
-    scores = linear_evaluate(*arrays, config=grid).metrics
+    scores = trainer.linear_evaluate(data["train"], data["validation"], data["test"], config=grid).metrics
     return {name: scores[f"test_{name}"] for name in METRICS}
 
 

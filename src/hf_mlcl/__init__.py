@@ -8,7 +8,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from hf_mlcl.losses import build_loss, list_losses, register_loss
-from hf_mlcl.models import MLCLConfig, MLCLModel
+from hf_mlcl.models import MLCLConfig, MLCLForImageClassification, MLCLForSequenceClassification, MLCLModel
 
 if TYPE_CHECKING:
     from hf_mlcl.data import list_corpora, load_corpus
@@ -25,6 +25,8 @@ __all__ = [
     "ContrastiveMultiLabelTrainer",
     "ContrastiveTrainingArguments",
     "MLCLConfig",
+    "MLCLForImageClassification",
+    "MLCLForSequenceClassification",
     "MLCLModel",
     "build_loss",
     "list_corpora",

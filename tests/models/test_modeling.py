@@ -103,6 +103,7 @@ def test_saved_and_loaded_in_a_fresh_interpreter_features_are_bit_equal(make, tm
     code = """
         import sys, torch, hf_mlcl
         from transformers import AutoModel
+        torch.set_num_threads(1)  # as here: other numbers of threads add in another order
         model = AutoModel.from_pretrained(sys.argv[1] + "/model").eval()
         with torch.no_grad():
             torch.save(dict(model(**torch.load(sys.argv[1] + "/inputs.pt"))), sys.argv[1] + "/outputs.pt")
@@ -154,6 +155,25 @@ def test_attention_implementation_and_gradient_checkpointing_reach_the_backbone(
     assert MLCLModel.from_backbone(str(tmp_path), ["a"]).backbone.config._attn_implementation == "sdpa"
     model.gradient_checkpointing_enable()
     assert any(getattr(module, "gradient_checkpointing", False) for module in model.backbone.modules())
+
+
+def test_gradient_checkpointing_works_for_images_and_features():
+    for model in (image_model(), MLCLModel.from_features(8, ["a"])):
+        model.gradient_checkpointing_enable()
+        model.train()
+        inputs = {"pixel_values": torch.randn(2, 3, 32, 32), "feature_values": torch.randn(2, 8)}
+        output = model(**{model.main_input_name: inputs[model.main_input_name]})
+        output.embeddings.sum().backward()
+        assert model.projection.out.weight.grad is not None
+
+
+def test_compiled_with_chunks_it_gives_the_same():
+    model = text_model().train()
+    inputs = {"input_ids": torch.randint(1, 50, (6, 5))}
+    expected = model(**inputs).embeddings
+    model.embedding_chunk_size = 2
+    torch.compiler.reset()
+    assert torch.allclose(torch.compile(model, backend="eager")(**inputs).embeddings, expected, atol=1e-6)
 
 
 def test_compiled_it_gives_the_same():

@@ -8,7 +8,7 @@ from itertools import chain
 import numpy as np
 import pytest
 import torch
-from transformers import TrainerCallback, TrainingArguments
+from transformers import HfArgumentParser, TrainerCallback, TrainingArguments
 
 from hf_mlcl import ContrastiveMultiLabelTrainer, ContrastiveTrainingArguments, MLCLModel, build_loss, register_loss
 from hf_mlcl.losses import registry
@@ -49,13 +49,13 @@ class TestDefaults:
         assert (args.lr_scheduler_type.value, args.warmup_steps, args.weight_decay) == ("constant", 7, 0.5)
 
     def test_logit_losses_keep_the_checkpoint_with_the_best_micro_f1(self, tmp_path):
-        args = arguments(tmp_path, loss="zlpr", eval_strategy="epoch")
+        args = arguments(tmp_path, loss="zlpr", eval_strategy="epoch", save_strategy="epoch")
         assert (args.load_best_model_at_end, args.metric_for_best_model, args.greater_is_better) == (
             True,
             "micro_f1",
             True,
         )
-        assert not arguments(tmp_path, loss="reg", eval_strategy="epoch").load_best_model_at_end
+        assert not arguments(tmp_path, loss="reg", eval_strategy="epoch", save_strategy="epoch").load_best_model_at_end
         assert not arguments(
             tmp_path, loss="zlpr", eval_strategy="epoch", load_best_model_at_end=False
         ).load_best_model_at_end
@@ -75,6 +75,18 @@ class TestDefaults:
         assert trainer.args.dataloader_drop_last is False
         few = trainer_for(tmp_path, rows=text_rows(5))
         assert [len(b["labels"]) for b in few.get_train_dataloader()] == [5]
+
+    def test_every_argument_can_be_given_on_the_command_line(self, tmp_path):
+        line = ["--output_dir", str(tmp_path), "--loss", "msc", "--loss_kwargs", '{"beta": 0.5}', "--report_to", "none"]
+        line += ["--lr_scheduler_type", "constant", "--embedding_chunk_size", "8", "--use_cpu", "True"]
+        (args,) = HfArgumentParser(ContrastiveTrainingArguments).parse_args_into_dataclasses(line)
+        assert args.build_loss().beta == 0.5
+        assert (args.lr_scheduler_type.value, args.embedding_chunk_size) == ("constant", 8)
+
+    def test_the_best_checkpoint_rule_asks_for_nothing_that_the_user_refused(self, tmp_path):
+        assert not arguments(tmp_path, loss="zlpr", eval_strategy="epoch", save_strategy="no").load_best_model_at_end
+        args = arguments(tmp_path, loss="bce+zlpr", eval_strategy="steps", eval_steps=200, save_strategy="steps")
+        assert (args.load_best_model_at_end, args.save_steps, args.lr_scheduler_type.value) == (True, 200, "linear")
 
 
 class TestTraining:
@@ -246,6 +258,18 @@ class TestEvaluation:
         before = trainer.evaluate()["eval_probe_mAP"]
         trainer.train()
         assert trainer.evaluate()["eval_probe_mAP"] > before + 0.05
+
+    def test_features_are_those_of_the_dataset_that_was_given(self, tmp_path):
+        rows = text_rows(20)
+        trainer = trainer_for(tmp_path, dataloader_persistent_workers=True, dataloader_num_workers=1)
+        assert len(trainer.extract_features(rows)) == 20
+        assert len(trainer.extract_features(rows[:7])) == 7
+
+    def test_rows_without_labels_can_be_predicted(self, tmp_path):
+        rows = [{k: v for k, v in row.items() if k != "labels"} for row in text_rows(5)]
+        trainer = trainer_for(tmp_path, loss="zlpr")
+        assert trainer.predict(rows).predictions.shape == (5, 4)
+        assert trainer.extract_features(rows).shape == (5, 16)
 
     def test_features_come_in_the_order_of_the_rows(self, tmp_path):
         trainer = trainer_for(tmp_path, per_device_eval_batch_size=7)

@@ -100,5 +100,5 @@ class ImageCollator:
             )
         pixels = torch.stack([self.transform(row[self.image_column]) for row in rows for _ in range(self.views)])
         if self.views > 1:
-            pixels = pixels.unflatten(0, (len(rows), self.views))
+            pixels = pixels.view(len(rows), self.views, *pixels.shape[1:])
         return {"pixel_values": pixels, **_labels(rows, self.num_labels, self.label_column)}

@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -67,6 +68,7 @@ class LinearEvaluationResult:
         weight: The final classifier's weights (heads, labels, features).
         bias: And its biases (heads, labels).
         config: The settings.
+        classifier: A model that predicts the same from texts or images, where a trainer made the evaluation.
     """
 
     metrics: dict[str, float]
@@ -75,6 +77,7 @@ class LinearEvaluationResult:
     weight: Tensor
     bias: Tensor
     config: LinearEvaluationConfig = field(repr=False)
+    classifier: Any = field(default=None, repr=False)
 
     def predict_proba(self, features: ArrayLike) -> npt.NDArray[np.float32]:
         """Probabilities (rows, labels): the mean of the heads' sigmoids."""

@@ -47,7 +47,7 @@ class JoinedLoss(Loss):
     @property
     def uses_prototypes(self) -> bool:
         """Whether a part needs prototypes."""
-        return any(getattr(loss, "uses_prototypes", False) for loss in self.losses.values())
+        return any(getattr(loss, "uses_prototypes", loss.kind == "contrastive") for loss in self.losses.values())
 
     def forward(
         self,

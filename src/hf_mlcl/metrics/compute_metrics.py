@@ -126,8 +126,6 @@ def compute_single_label_metrics(prediction: EvalPrediction) -> dict[str, float]
     logits = as_array(outputs[0] if isinstance(outputs, tuple) else outputs)
     classes = np.eye(logits.shape[1])
     if labels.ndim == 1:
-        known = labels >= 0
-        labels = classes[np.where(known, labels, 0)]
-    else:
-        known = labels.any(axis=1)
+        labels = np.where((labels >= 0)[:, None], classes[np.maximum(labels, 0)], 0.0)
+    known = labels.sum(axis=1) > 0
     return decision_metrics(labels[known], classes[logits.argmax(axis=1)][known])

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import timm
-import torch
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel, TimmWrapperConfig
 from transformers.modeling_outputs import BaseModelOutputWithPooling
@@ -22,6 +21,7 @@ class FeatureBackbone(PreTrainedModel):
     """A residual MLP over vectors that some other model computed.
 
     Example:
+        >>> import torch
         >>> backbone = FeatureBackbone(FeatureBackboneConfig(feature_dim=16))
         >>> backbone(feature_values=torch.randn(2, 16)).pooler_output.shape
         torch.Size([2, 16])
@@ -58,12 +58,10 @@ AutoModel.register(FeatureBackboneConfig, FeatureBackbone)
 def backbone_from_config(config: PreTrainedConfig, **kwargs: Any) -> PreTrainedModel:
     """A backbone with random weights, without the pooling layer that we would not use."""
     backbone = AutoModel.from_config(config, **_without_pooler(config), **kwargs)
-    if isinstance(config, TimmWrapperConfig):
+    if isinstance(config, TimmWrapperConfig) and not any(parameter.is_meta for parameter in backbone.parameters()):
         # transformers draws all weights from one normal distribution; timm knows how its models want to start.
-        with torch.device("cpu"):
-            initial = timm.create_model(config.architecture, num_classes=0, **(config.model_args or {}))
-        if not any(parameter.is_meta for parameter in backbone.parameters()):
-            backbone.timm_model.load_state_dict(initial.state_dict())
+        initial = timm.create_model(config.architecture, num_classes=0, **(config.model_args or {}))
+        backbone.timm_model.load_state_dict(initial.state_dict())
     return backbone
 
 
@@ -80,15 +78,19 @@ def load_backbone(
     """
     is_folder = Path(name).is_dir()
     if not is_folder and "/" not in name and timm.is_model(name):
+        if kwargs:
+            raise ValueError(f"A timm architecture takes pretrained= and weights= only; got {', '.join(kwargs)}.")
         return _timm_backbone(name, pretrained, weights)
     if weights is not None:
         raise ValueError(f"weights is for a timm architecture such as 'resnet50'; {name!r} brings its own.")
     try:
-        config = AutoConfig.from_pretrained(
-            name, **{key: kwargs[key] for key in ("revision", "token") if key in kwargs}
-        )
+        where = {key: kwargs[key] for key in ("revision", "token", "subfolder", "cache_dir") if key in kwargs}
+        config = AutoConfig.from_pretrained(name, **where)
+        if config.model_type == "mlcl":
+            raise ValueError("It is an MLCLModel already: load it with MLCLModel.from_pretrained.")
         if not pretrained:
-            return backbone_from_config(config)
+            attention = {key: kwargs[key] for key in ("attn_implementation",) if key in kwargs}
+            return backbone_from_config(config, **attention)
         with _silent_about_pooler(config):
             return AutoModel.from_pretrained(
                 name, config=config, use_safetensors=True, **_without_pooler(config), **kwargs

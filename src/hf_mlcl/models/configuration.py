@@ -43,6 +43,7 @@ class MLCLConfig(PreTrainedConfig):
         pooling: How a text becomes one vector: its ``first`` token or the ``mean`` of all; ``pooled`` where the
             backbone gives one vector by itself (images, features).
         classifier: Whether there is a linear layer from features to logits, as losses on logits need it.
+        num_heads: Linear layers whose probabilities a classifier made by linear evaluation averages.
 
     Example:
         >>> from transformers import BertConfig
@@ -59,6 +60,7 @@ class MLCLConfig(PreTrainedConfig):
     projection_dim: int = 256
     pooling: Pooling = "first"
     classifier: bool = False
+    num_heads: int = 3
 
     def __post_init__(self, **kwargs: Any) -> None:
         """Make a configuration of the backbone from its dictionary."""
@@ -69,5 +71,6 @@ class MLCLConfig(PreTrainedConfig):
             self.backbone_config = AutoConfig.for_model(settings.pop("model_type", "roberta"), **settings)
         if getattr(self.backbone_config, "model_type", None) in ("timm_wrapper", "mlcl_features"):
             self.pooling = "pooled"
-        kwargs.setdefault("problem_type", "multi_label_classification")
+        if getattr(self, "problem_type", None) is None:
+            self.problem_type = "multi_label_classification"
         super().__post_init__(**kwargs)

@@ -15,7 +15,7 @@ from transformers import AutoConfig, AutoModel, PreTrainedModel
 from transformers import initialization as init
 from transformers.utils import ModelOutput
 
-from hf_mlcl.models.backbones import backbone_from_config, feature_size, load_backbone, represent
+from hf_mlcl.models.backbones import FeatureBackbone, backbone_from_config, feature_size, load_backbone, represent
 from hf_mlcl.models.configuration import FeatureBackboneConfig, MLCLConfig, Pooling
 
 
@@ -190,6 +190,11 @@ class MLCLModel(PreTrainedModel):
             if getattr(module, "bias", None) is not None:
                 init.zeros_(module.bias)
 
+    def _set_gradient_checkpointing(self, enable: bool = True, *args: Any, **kwargs: Any) -> None:
+        """Pass it on to the backbone, which knows how; precomputed features have too little to gain."""
+        if not isinstance(self.backbone, FeatureBackbone):
+            self.backbone._set_gradient_checkpointing(enable, *args, **kwargs)
+
     def add_classifier(self) -> None:
         """Add a linear classifier on the features, if there is none."""
         if self.classifier is None:
@@ -245,6 +250,7 @@ class MLCLModel(PreTrainedModel):
         logits = None if self.classifier is None else self.classifier(features)
         return features, self.projection(features), logits
 
+    @torch.compiler.disable  # type: ignore[untyped-decorator]  # dynamo does not know checkpoints with a context of their own
     def _encode_later(self, inputs: dict[str, Tensor]) -> tuple[Tensor | None, ...]:
         """Encode without keeping activations; the backward pass computes them again, with the same dropout."""
         encoded: tuple[Tensor | None, ...] = checkpoint(

@@ -9,7 +9,7 @@ from typing import Any
 from torch import nn
 from transformers import TrainingArguments
 
-from hf_mlcl.losses import build_loss, hyperparameters
+from hf_mlcl.losses import build_loss, hyperparameters, loss_class
 
 
 @dataclass
@@ -48,7 +48,9 @@ class ContrastiveTrainingArguments(TrainingArguments):
     _VALID_DICT_FIELDS = [*TrainingArguments._VALID_DICT_FIELDS, "loss_kwargs"]  # noqa: RUF012
 
     loss: str = field(default="reg", metadata={"help": "A loss by name, or several joined with +, such as reg+zlpr."})
-    loss_kwargs: dict[str, Any] | str = field(default_factory=dict, metadata={"help": "Its hyperparameters, as JSON."})
+    loss_kwargs: dict | str | None = field(  # type: ignore[type-arg]  # as HF writes it, for its argument parser
+        default=None, metadata={"help": "Its hyperparameters, as JSON."}
+    )
     temperature: float = field(default=0.1, metadata={"help": "Temperature of the contrastive losses."})
     embedding_chunk_size: int | None = field(
         default=None,
@@ -61,7 +63,7 @@ class ContrastiveTrainingArguments(TrainingArguments):
     eval_probe: str = field(default="none", metadata={"help": "Quick score of the features: knn, ridge or none."})
     eval_probe_samples: int = field(default=2000, metadata={"help": "Training rows that the probe learns from."})
 
-    lr_scheduler_type: Any = field(
+    lr_scheduler_type: str | None = field(
         default=None, metadata={"help": "cosine (contrastive) or linear (logits) if not set."}
     )
     warmup_steps: float = field(default=0.05, metadata={"help": "Steps of warm-up, or their share if below 1."})
@@ -72,33 +74,39 @@ class ContrastiveTrainingArguments(TrainingArguments):
 
     def __post_init__(self) -> None:
         """Fill in what was not given, then let HF check everything."""
-        if isinstance(self.loss_kwargs, str):
-            self.loss_kwargs = json.loads(self.loss_kwargs)
+        given = json.loads(self.loss_kwargs) if isinstance(self.loss_kwargs, str) else self.loss_kwargs
+        self.loss_kwargs = dict(given or {})
         for name in ("embedding_chunk_size", "eval_probe_samples"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1; got {value}.")
         if self.eval_probe not in ("none", "knn", "ridge"):
             raise ValueError(f"eval_probe must be 'none', 'knn' or 'ridge'; got {self.eval_probe!r}.")
-        logits_only = (
-            self.build_loss().kind == "logit"
-        )  # also raises for a wrong name or hyperparameter, before any work
+        self.build_loss()  # raises for a wrong name or hyperparameter, before any work
+        logits_only = all(getattr(loss_class(part.strip()), "kind") == "logit" for part in self.loss.split("+"))  # noqa: B009
         if self.lr_scheduler_type is None:
             self.lr_scheduler_type = "linear" if logits_only else "cosine"
-        evaluates = str(getattr(self.eval_strategy, "value", self.eval_strategy)) != "no"
+        evaluates, saves = (_chosen(self, name) for name in ("eval_strategy", "save_strategy"))
         if self.load_best_model_at_end is None:
-            self.load_best_model_at_end = logits_only and evaluates
+            self.load_best_model_at_end = logits_only and evaluates and saves
             if self.load_best_model_at_end:
                 if self.metric_for_best_model is None:
                     self.metric_for_best_model = "micro_f1"
-                self.save_strategy = self.eval_strategy
+                self.save_strategy = self.eval_strategy  # so that every score has its checkpoint
+                self.save_steps = self.eval_steps or self.logging_steps
         if self.label_names is None:
             self.label_names = ["labels"]
         super().__post_init__()
 
     def build_loss(self) -> nn.Module:
         """The loss that these arguments name."""
-        settings = dict(self.loss_kwargs) if isinstance(self.loss_kwargs, dict) else {}
+        settings: dict[str, Any] = dict(self.loss_kwargs) if isinstance(self.loss_kwargs, dict) else {}
         if any("temperature" in hyperparameters(part.strip()) for part in self.loss.split("+")):
             settings.setdefault("temperature", self.temperature)
         return build_loss(self.loss, **settings)
+
+
+def _chosen(arguments: TrainingArguments, strategy: str) -> bool:
+    """Whether a strategy, still a word or already HF's enumeration, is another than "no"."""
+    value = getattr(arguments, strategy)
+    return str(getattr(value, "value", value)) != "no"

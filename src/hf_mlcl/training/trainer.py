@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,9 +16,12 @@ from torch.utils.data import DataLoader
 from transformers import Trainer
 from transformers.utils import logging
 
+from hf_mlcl.data.collators import TextCollator
+from hf_mlcl.evaluation import LinearEvaluationConfig, LinearEvaluationResult, linear_evaluate
+from hf_mlcl.evaluation.feature_cache import FeatureCache, feature_key
 from hf_mlcl.losses import CrossEntropyLoss, JoinedLoss
 from hf_mlcl.metrics import compute_metrics, compute_single_label_metrics, multilabel_metrics
-from hf_mlcl.models import MLCLModel
+from hf_mlcl.models import FeatureBackbone, MLCLForImageClassification, MLCLForSequenceClassification, MLCLModel
 from hf_mlcl.training.arguments import ContrastiveTrainingArguments
 from hf_mlcl.training.global_batch import global_loss
 from hf_mlcl.training.probe import probe
@@ -44,7 +49,7 @@ class ContrastiveMultiLabelTrainer(Trainer):
             frozen.
         args: The arguments, which name the loss.
         data_collator: Makes batches of the model's inputs and multi-hot ``labels``, such as
-            `hf_mlcl.data.TextCollator`.
+            `hf_mlcl.data.TextCollator` (the default where `processing_class` is a tokenizer) or `ImageCollator`.
         train_dataset: Rows for the collator.
         eval_dataset: The same.
         processing_class: Tokenizer or image processor; saved with the model.
@@ -88,10 +93,13 @@ class ContrastiveMultiLabelTrainer(Trainer):
         self.loss = args.build_loss()
         self.statistics = TrainingStatistics()
         self.eval_data_collator = eval_data_collator
+        self._rows_of_last_train_batch = 0
         if model is not None:
             self._fit_model_to_loss(model, args)
+            if data_collator is None and hasattr(processing_class, "pad"):
+                data_collator = TextCollator(processing_class, model.config.num_labels)
         if self._uses("logit"):
-            single = isinstance(self.loss, CrossEntropyLoss)
+            single = any(isinstance(loss, CrossEntropyLoss) for loss in self._losses())
             kwargs.setdefault("compute_metrics", compute_single_label_metrics if single else compute_metrics)
         super().__init__(
             model=model,
@@ -105,10 +113,13 @@ class ContrastiveMultiLabelTrainer(Trainer):
 
     # The model and the loss -------------------------------------------------------------------------------------------
 
+    def _losses(self) -> list[Any]:
+        """The loss, or the parts of a joined one."""
+        return list(self.loss.losses.values()) if isinstance(self.loss, JoinedLoss) else [self.loss]
+
     def _uses(self, kind: str) -> bool:
         """Whether a loss of this kind takes part."""
-        losses = self.loss.losses.values() if isinstance(self.loss, JoinedLoss) else [self.loss]
-        return any(loss.kind == kind for loss in losses)
+        return any(loss.kind == kind for loss in self._losses())
 
     def _fit_model_to_loss(self, model: MLCLModel, args: ContrastiveTrainingArguments) -> MLCLModel:
         """Give the model what the loss needs, and keep still what it does not use."""
@@ -156,6 +167,8 @@ class ContrastiveMultiLabelTrainer(Trainer):
             real_rows = None if real_rows is None else real_rows * views
         outputs = model(**inputs)
         self._check_num_labels(labels)
+        if outputs.prototypes is not None:  # nn.DataParallel returns a copy of them for each device
+            outputs.prototypes = outputs.prototypes[: self.model.config.num_labels]
         result = global_loss(self.loss, outputs, labels, real_rows)
         if model.training:
             self.statistics.add(result)
@@ -178,6 +191,9 @@ class ContrastiveMultiLabelTrainer(Trainer):
         before = self.args.dataloader_drop_last
         if self.args.drop_last_train_batch and (rows is None or rows >= whole_batch):
             self.args.dataloader_drop_last = True
+        padded = self.args.world_size > 1 and rows is not None and not self.args.dataloader_drop_last
+        # Counted here, since accelerate forgets it when an epoch is resumed in the middle.
+        self._rows_of_last_train_batch = rows % whole_batch if padded and rows else 0
         try:
             return super().get_train_dataloader()
         finally:
@@ -195,12 +211,12 @@ class ContrastiveMultiLabelTrainer(Trainer):
 
     @contextmanager
     def _eval_collator(self) -> Iterator[None]:
-        before = self.data_collator
-        self.data_collator = self.eval_data_collator or before
+        training_collator = getattr(self, "data_collator")  # noqa: B009
+        self.data_collator = self.eval_data_collator or training_collator
         try:
             yield
         finally:
-            self.data_collator = before
+            self.data_collator = training_collator
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Any:
         dataset = self.train_dataset if train_dataset is None else train_dataset
@@ -212,23 +228,20 @@ class ContrastiveMultiLabelTrainer(Trainer):
     def get_batch_samples(self, epoch_iterator: Any, num_batches: int, device: torch.device) -> Any:
         """Mark the last batch of an epoch where the loader filled it up with copies."""
         batches, num_items = super().get_batch_samples(epoch_iterator, num_batches, device)
-        if batches and (real := self._real_rows()) is not None:
-            batches[-1][_REAL_ROWS] = real
+        if batches and self._rows_of_last_train_batch and self.accelerator.gradient_state.end_of_dataloader:
+            batches[-1][_REAL_ROWS] = self._rows_of_last_train_batch
         return batches, num_items
 
     def prediction_step(
         self, model: Any, inputs: dict[str, Any], prediction_loss_only: bool, ignore_keys: list[str] | None = None
     ) -> Any:
         """As HF's, without the copies in the last batch; only logits are predictions."""
-        if (real := self._real_rows()) is not None:
-            inputs = {**inputs, _REAL_ROWS: real}
-        return super().prediction_step(model, inputs, prediction_loss_only or not self._uses("logit"), ignore_keys)
-
-    def _real_rows(self) -> int | None:
-        """Rows of all ranks' last batch that are examples, where some are not."""
+        inputs = _first_view(inputs)
         state = self.accelerator.gradient_state
         padded = self.args.world_size > 1 and state.end_of_dataloader and state.remainder > 0
-        return int(state.remainder) if padded else None
+        if padded and inputs.get("labels") is not None:
+            inputs = {**inputs, _REAL_ROWS: int(state.remainder)}
+        return super().prediction_step(model, inputs, prediction_loss_only or not self._uses("logit"), ignore_keys)
 
     # Looking at it --------------------------------------------------------------------------------------------------
 
@@ -236,27 +249,23 @@ class ContrastiveMultiLabelTrainer(Trainer):
         """HF's log, with what the contrastive loss has to say."""
         if "loss" in logs:
             logs |= self.statistics.flush()
-            if self._uses("contrastive"):
-                logs["temperature"] = self.args.temperature
+            temperatures = [loss.temperature for loss in self._losses() if hasattr(loss, "temperature")]
+            if temperatures:
+                logs["temperature"] = temperatures[0]
         super().log(logs, *args, **kwargs)
 
-    def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
+    def evaluation_loop(self, dataloader: DataLoader[Any], *args: Any, **kwargs: Any) -> Any:
         """HF's evaluation; with ``eval_probe``, a quick score of the features as well."""
-        metrics: dict[str, float] = super().evaluate(*args, **kwargs)
-        if self.args.eval_probe == "none" or self.train_dataset is None:
-            return metrics
-        dataset = kwargs.get("eval_dataset") or (args[0] if args else None) or self.eval_dataset
-        prefix = kwargs.get("metric_key_prefix", "eval")
-        if isinstance(dataset, dict):
-            return metrics
-        sample = _evenly(self.train_dataset, self.args.eval_probe_samples)
-        learned, held_out = self.features_and_labels(sample), self.features_and_labels(dataset)
-        scores = probe(self.args.eval_probe, *map(torch.from_numpy, (*learned, held_out[0])))
-        probed = {
-            f"{prefix}_probe_{name}": value for name, value in multilabel_metrics(held_out[1], scores.numpy()).items()
-        }
-        self.log(probed)
-        return metrics | probed
+        output = super().evaluation_loop(dataloader, *args, **kwargs)
+        description = kwargs.get("description", args[0] if args else "")
+        if self.args.eval_probe != "none" and description == "Evaluation" and hasattr(self.train_dataset, "__len__"):
+            prefix = kwargs.get("metric_key_prefix", "eval")
+            sample = _evenly(self.train_dataset, self.args.eval_probe_samples)
+            learned, held_out = self.features_and_labels(sample), self.features_and_labels(dataloader.dataset)
+            scores = probe(self.args.eval_probe, *map(torch.from_numpy, (*learned, held_out[0])))
+            metrics = multilabel_metrics(held_out[1], scores.numpy())
+            output.metrics.update({f"{prefix}_probe_{name}": value for name, value in metrics.items()})
+        return output
 
     def extract_features(self, dataset: Any) -> npt.NDArray[np.float32]:
         """The backbone's features of every row, in order, computed on all ranks.
@@ -268,6 +277,64 @@ class ContrastiveMultiLabelTrainer(Trainer):
             An array (rows, hidden) in float32, the same on every rank.
         """
         return self.features_and_labels(dataset)[0]
+
+    def linear_evaluate(
+        self,
+        train: Any,
+        validation: Any,
+        test: Any = None,
+        *,
+        config: LinearEvaluationConfig | None = None,
+        cache_dir: str | os.PathLike[str] | None = None,
+    ) -> LinearEvaluationResult:
+        """The study's linear evaluation of the frozen features: three heads a grid point, a grid point a label.
+
+        Args:
+            train: Rows that the heads learn from.
+            validation: Rows on which each label chooses its grid point.
+            test: Rows to report; may be left out.
+            config: Grid and settings; the study's for AAPD and BGC if not given.
+            cache_dir: Where to keep features for the next call with the same weights and the same `datasets.Dataset`.
+
+        Returns:
+            The result, whose ``classifier`` predicts the same probabilities from texts or images.
+        """
+        learned = self._cached_features(train, cache_dir)
+        chosen_on = self._cached_features(validation, cache_dir)
+        reported = (None, None) if test is None else self._cached_features(test, cache_dir)
+        result = linear_evaluate(
+            learned[0],
+            learned[1],
+            chosen_on[0],
+            chosen_on[1],
+            reported[0],
+            reported[1],
+            config=config,
+            device=self.args.device,
+            progress=not self.args.disable_tqdm and self.is_world_process_zero(),
+        )
+        if isinstance(self.model.backbone, FeatureBackbone):
+            return result
+        images = self.model.main_input_name == "pixel_values"
+        kind = MLCLForImageClassification if images else MLCLForSequenceClassification
+        return replace(result, classifier=kind.from_encoder(self.model, result.weight, result.bias))
+
+    def _cached_features(self, dataset: Any, cache_dir: str | os.PathLike[str] | None) -> tuple[Any, Any]:
+        fingerprint = getattr(dataset, "_fingerprint", None)
+        if cache_dir is None or fingerprint is None:
+            return self.features_and_labels(dataset)
+        processing = {
+            "pooling": self.model.config.pooling,
+            "collator": repr(self.eval_data_collator or self.data_collator),
+        }
+        key = feature_key(self.model.backbone.state_dict(), fingerprint, processing)
+
+        def compute() -> dict[str, Tensor]:
+            features, labels = self.features_and_labels(dataset)
+            return {"features": torch.from_numpy(features), "labels": torch.from_numpy(labels)}
+
+        found = FeatureCache(cache_dir).get_or_compute(key, compute)
+        return found["features"].numpy(), found["labels"].numpy()
 
     @torch.no_grad()
     def features_and_labels(self, dataset: Any) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
@@ -282,12 +349,11 @@ class ContrastiveMultiLabelTrainer(Trainer):
         model.eval()
         features, labels = [], []
         try:
-            for batch in self.get_eval_dataloader(dataset):
-                batch = self._prepare_inputs(batch)
+            with self._eval_collator():  # without a sampler, rows come in their order
+                loader = self._get_dataloader(dataset, "features", self.args.eval_batch_size)
+            for batch in loader:
+                batch = _first_view(self._prepare_inputs(batch))
                 label = batch.pop("labels", None)
-                pixels = batch.get("pixel_values")
-                if pixels is not None and pixels.ndim == 5:
-                    batch["pixel_values"] = pixels[:, 0]
                 rows = model(**batch).features.float()
                 features.append(self.accelerator.gather_for_metrics(rows.contiguous()).cpu())
                 if label is not None:
@@ -296,6 +362,12 @@ class ContrastiveMultiLabelTrainer(Trainer):
             self.model.train(was_training)
         empty = torch.zeros(0, self.model.config.num_labels)
         return torch.cat(features).numpy(), (torch.cat(labels) if labels else empty).numpy()
+
+
+def _first_view(inputs: dict[str, Any]) -> dict[str, Any]:
+    """Where images come in several views (batch, views, 3, height, width), only the first."""
+    pixels = inputs.get("pixel_values")
+    return {**inputs, "pixel_values": pixels[:, 0]} if pixels is not None and pixels.ndim == 5 else dict(inputs)
 
 
 def _check_not_empty(**datasets: Any) -> None:
@@ -309,7 +381,7 @@ def _label_ids(dataset: Any) -> list[list[int]]:
     column = dataset["labels"] if hasattr(dataset, "column_names") else [row["labels"] for row in dataset]
     rows = []
     for labels in column:
-        values = np.asarray(labels)
+        values = np.atleast_1d(np.asarray(labels))
         multi_hot = values.dtype.kind in "fb"
         rows.append((np.flatnonzero(values) if multi_hot else values).astype(int).tolist())
     return rows

@@ -1,0 +1,142 @@
+"""Classifiers: a backbone with the linear heads of a linear evaluation, for pipelines and the Hub."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, TypeVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from transformers import AutoModelForImageClassification, AutoModelForSequenceClassification, PreTrainedModel
+from transformers import initialization as init
+from transformers.modeling_outputs import ImageClassifierOutput, SequenceClassifierOutput
+
+from hf_mlcl.models.backbones import backbone_from_config, feature_size, represent
+from hf_mlcl.models.configuration import MLCLConfig
+from hf_mlcl.models.modeling import MLCLModel
+
+Classifier = TypeVar("Classifier", bound="_LinearHeadsClassifier")
+
+
+class LinearHeads(nn.Module):
+    """Several linear layers whose probabilities are averaged, as the study evaluates."""
+
+    def __init__(self, heads: int, labels: int, size: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(heads, labels, size))
+        self.bias = nn.Parameter(torch.empty(heads, labels))
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Logits (rows, labels) whose sigmoid is the mean of the heads' sigmoids, exact at any size."""
+        logits = torch.einsum("nf,hlf->hnl", features, self.weight) + self.bias.unsqueeze(1)
+        return F.logsigmoid(logits).logsumexp(0) - F.logsigmoid(-logits).logsumexp(0)
+
+
+class _LinearHeadsClassifier(PreTrainedModel):
+    """A backbone and its linear heads; the subclasses differ in their inputs."""
+
+    config_class = MLCLConfig
+    base_model_prefix = "mlcl"
+    supports_gradient_checkpointing = True
+    accepts_loss_kwargs = False
+    _supports_sdpa = True
+    _supports_flash_attn = True
+    _supports_flex_attn = True
+    _supports_attention_backend = True
+
+    def __init__(self, config: MLCLConfig) -> None:
+        super().__init__(config)
+        self.backbone = backbone_from_config(config.backbone_config)
+        self.main_input_name = self.backbone.main_input_name
+        self.heads = LinearHeads(config.num_heads, config.num_labels, feature_size(self.backbone))
+        self.post_init()
+
+    def _init_weights(self, module: nn.Module) -> None:
+        if isinstance(module, LinearHeads):
+            init.xavier_uniform_(module.weight)
+            init.zeros_(module.bias)
+
+    @classmethod
+    def from_encoder(cls: type[Classifier], encoder: MLCLModel, weight: Tensor, bias: Tensor) -> Classifier:
+        """A classifier of a trained encoder's features.
+
+        Args:
+            encoder: The encoder; its backbone is copied, projection and prototypes are left behind.
+            weight: Of the heads, (heads, labels, features), as a linear evaluation gives it.
+            bias: (heads, labels).
+        """
+        config = copy.deepcopy(encoder.config)
+        config.num_heads = len(weight)
+        expected = (config.num_labels, feature_size(encoder.backbone))
+        if tuple(weight.shape[1:]) != expected or tuple(bias.shape) != tuple(weight.shape[:2]):
+            raise ValueError(
+                f"weight must have shape (heads, {expected[0]}, {expected[1]}) and bias (heads, {expected[0]}); "
+                f"got {tuple(weight.shape)} and {tuple(bias.shape)}."
+            )
+        model = cls(config)
+        model.backbone.load_state_dict(encoder.backbone.state_dict())
+        with torch.no_grad():
+            model.heads.weight.copy_(weight)
+            model.heads.bias.copy_(bias)
+        return model.to(encoder.prototypes.weight.device).eval()
+
+    def _logits_and_loss(self, inputs: dict[str, Tensor | None], labels: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        given: dict[str, Any] = {name: value for name, value in inputs.items() if value is not None}
+        features = represent(self.backbone(**given), given.get("attention_mask"), self.config.pooling)
+        logits = self.heads(features.to(self.heads.weight.dtype))
+        loss = None if labels is None else F.binary_cross_entropy_with_logits(logits, labels.to(logits.dtype))
+        return logits, loss
+
+
+class MLCLForSequenceClassification(_LinearHeadsClassifier):
+    """Classifies texts; runs in ``pipeline("text-classification", top_k=None)``.
+
+    Example:
+        >>> from transformers import BertConfig
+        >>> backbone = BertConfig(vocab_size=50, hidden_size=16, num_hidden_layers=1, num_attention_heads=2)
+        >>> encoder = MLCLModel(MLCLConfig(backbone_config=backbone, num_labels=3))
+        >>> model = MLCLForSequenceClassification.from_encoder(encoder, torch.zeros(3, 3, 16), torch.zeros(3, 3))
+        >>> model(input_ids=torch.tensor([[1, 2, 3]])).logits.sigmoid()
+        tensor([[0.5000, 0.5000, 0.5000]], grad_fn=<SigmoidBackward0>)
+    """
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        labels: Tensor | None = None,
+    ) -> SequenceClassifierOutput:
+        """Logits of every label, and their binary cross-entropy where labels are given."""
+        inputs = {
+            "input_ids": input_ids,
+            "attention_mask": attention_mask,
+            "token_type_ids": token_type_ids,
+            "position_ids": position_ids,
+            "inputs_embeds": inputs_embeds,
+        }
+        logits, loss = self._logits_and_loss(inputs, labels)
+        return SequenceClassifierOutput(loss=loss, logits=logits)
+
+
+class MLCLForImageClassification(_LinearHeadsClassifier):
+    """Classifies images; runs in ``pipeline("image-classification", top_k=number of labels)``.
+
+    Example:
+        >>> encoder = MLCLModel.from_backbone("resnet10t", ["cat", "dog"], pretrained=False)
+        >>> model = MLCLForImageClassification.from_encoder(encoder, torch.zeros(1, 2, 512), torch.zeros(1, 2))
+        >>> model(pixel_values=torch.zeros(1, 3, 32, 32)).logits.shape
+        torch.Size([1, 2])
+    """
+
+    def forward(self, pixel_values: Tensor | None = None, labels: Tensor | None = None) -> ImageClassifierOutput:
+        """Logits of every label, and their binary cross-entropy where labels are given."""
+        logits, loss = self._logits_and_loss({"pixel_values": pixel_values}, labels)
+        return ImageClassifierOutput(loss=loss, logits=logits)
+
+
+AutoModelForSequenceClassification.register(MLCLConfig, MLCLForSequenceClassification)
+AutoModelForImageClassification.register(MLCLConfig, MLCLForImageClassification)

@@ -1,6 +1,6 @@
 """Speed and memory of the evaluation, and its agreement with a plain training loop on real features.
 
-Prints the tables of `docs/benchmarks_evaluation.md`:
+Prints the tables of `docs/benchmarks.md`:
 
     python benchmarks/evaluation.py                              # synthetic data
     python benchmarks/evaluation.py --data_dir DATA --cache_dir CACHE   # and real features

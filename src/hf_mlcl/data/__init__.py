@@ -3,7 +3,7 @@
 `load_corpus` gives a `DatasetDict` from official files or from nothing; `tokenize` and `image_transform` make inputs of
 its rows, `TextCollator` and `ImageCollator` batches of the inputs; `corpus_card` shows what is in it.
 
-Names are imported when they are first used, so that `import hf_mlcl` does not load torch, datasets and matplotlib.
+Names are imported when they are first used, so that `import hf_mlcl` does not load datasets and matplotlib.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""For all tests: no network, and one thread, since small tensors on many threads only wait for each other."""
+"""For all tests: one thread, since small tensors on many threads only wait for each other."""
 
 from __future__ import annotations
 
 import os
 
-os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 import torch

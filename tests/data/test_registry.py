@@ -61,9 +61,7 @@ def test_what_a_corpus_does_not_have_is_refused(tmp_path):
 
 
 def test_importing_the_package_loads_neither_datasets_nor_matplotlib():
-    script = (
-        "import sys, hf_mlcl.data; print([name for name in ('datasets', 'matplotlib', 'sklearn') if name in sys.modules])"
-    )
+    script = "import sys, hf_mlcl.data; print([m for m in ('datasets', 'matplotlib', 'sklearn') if m in sys.modules])"
     assert subprocess.check_output([sys.executable, "-c", script], text=True).strip() == "[]"
 
 

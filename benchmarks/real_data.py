@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
-from functools import partial
 from typing import Any
 
 from datasets import DatasetDict
@@ -76,7 +75,7 @@ def semeval(folder: str, encoder: str, losses: list[str], rows: int, epochs: flo
     table(f"SemEval-2018, {rows} training tweets, {epochs} epochs, all-MiniLM-L6-v2, 48 tokens", HEADER, results)
 
 
-def coco(folder: str, weights: str, losses: list[str], rows: int, epochs: float) -> None:
+def coco(folder: str, weights: str, losses: list[str], rows: int, epochs: float, learning_rate: float) -> None:
     data = load_corpus("coco2014", data_dir=folder)
     names = data["train"].features["labels"].feature.names
     data["train"] = data["train"].shuffle(seed=0).select(range(min(rows, len(data["train"]))))
@@ -85,7 +84,12 @@ def coco(folder: str, weights: str, losses: list[str], rows: int, epochs: float)
     for loss in losses:
         model = MLCLModel.from_backbone("mobilenetv2_100", names, weights=weights)
         collator = ImageCollator(image_transform(size=128), num_labels=len(names))
-        settings = {"optim": "sgd", "optim_args": "momentum=0.9", "learning_rate": 0.01, "num_train_epochs": epochs}
+        settings = {
+            "optim": "sgd",
+            "optim_args": "momentum=0.9",
+            "learning_rate": learning_rate,
+            "num_train_epochs": epochs,
+        }
         results.append(
             train(
                 model, data, collator, loss, per_device_train_batch_size=64, per_device_eval_batch_size=128, **settings
@@ -102,13 +106,14 @@ def main() -> None:
     parser.add_argument("--losses", nargs="+", default=["zlpr", "reg"])
     parser.add_argument("--rows", type=int, default=2000)
     parser.add_argument("--epochs", type=float, default=3)
+    parser.add_argument("--image_learning_rate", type=float, default=0.01)
     chosen = parser.parse_args()
-    run = partial(print, flush=True)
-    run(hardware())
+    print(hardware(), flush=True)
     if chosen.semeval:
         semeval(chosen.semeval, chosen.text_encoder, chosen.losses, chosen.rows, chosen.epochs)
     if chosen.coco:
-        coco(chosen.coco, chosen.image_weights, chosen.losses, chosen.rows, chosen.epochs)
+        settings = (chosen.losses, chosen.rows, chosen.epochs, chosen.image_learning_rate)
+        coco(chosen.coco, chosen.image_weights, *settings)
 
 
 if __name__ == "__main__":

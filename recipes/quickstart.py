@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import time
 
+import torch
 from transformers import BertConfig, set_seed
 from transformers.utils import logging
 
@@ -47,6 +48,7 @@ def run(loss: str, chosen: argparse.Namespace) -> dict[str, float]:
             logging_steps=50,
             save_strategy="no",
             report_to="none",
+            dataloader_pin_memory=torch.cuda.is_available(),
             seed=chosen.seed,
         ),
         data_collator=TextCollator(tokenizer, num_labels=len(label_names)),

@@ -129,7 +129,7 @@ def test_a_safe_name_stays_in_its_folder(name):
     assert not safe.startswith("/")
     assert ".." not in safe.split("/")
     assert "\\" not in safe
-    assert (Path("/root/folder") / safe).resolve().is_relative_to("/root/folder")
+    assert (Path("/some/folder") / safe).resolve().is_relative_to("/some/folder")
 
 
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE])

@@ -70,7 +70,7 @@ class CorpusBuilder(GeneratorBasedBuilder):  # type: ignore[misc]
 
     def plan(self, sources: SourceTree) -> Plan:
         """Look through the files and say which examples go into which split."""
-        raise NotImplementedError
+        raise NotImplementedError("A subclass of CorpusBuilder states its plan.")
 
     # -- for subclasses
 

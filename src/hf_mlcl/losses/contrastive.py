@@ -65,14 +65,19 @@ class LossParts(NamedTuple):
         """
         if self.counts is None:
             raise ValueError("These parts were computed without statistics; pass statistics=True to `parts`.")
-        positives, raised, pairs, positive_similarity, similarity = self.counts
-        negatives = pairs - positives
-        return {
-            "prr": raised / positives.clamp(min=1.0),
-            "positive_similarity": positive_similarity / positives.clamp(min=1.0),
-            "negative_similarity": (similarity - positive_similarity) / negatives.clamp(min=1.0),
-            "anchors_without_positives": 1.0 - self.valid_anchors / max(self.anchors, 1),
-        }
+        return pair_statistics(self.counts, self.anchors, self.valid_anchors)
+
+
+def pair_statistics(counts: PairCounts, anchors: int, valid_anchors: Tensor) -> dict[str, Tensor]:
+    """The ratios of `LossParts.statistics`, from sums over any number of batches and devices."""
+    positives, raised, pairs, positive_similarity, similarity = counts
+    negatives = pairs - positives
+    return {
+        "prr": raised / positives.clamp(min=1.0),
+        "positive_similarity": positive_similarity / positives.clamp(min=1.0),
+        "negative_similarity": (similarity - positive_similarity) / negatives.clamp(min=1.0),
+        "anchors_without_positives": 1.0 - valid_anchors / max(anchors, 1),
+    }
 
 
 class ContrastiveLoss(Loss):

@@ -58,12 +58,12 @@ def global_loss(loss: nn.Module, outputs: Any, labels: Tensor, real_rows: int | 
             value = part(gather_rows(outputs.logits)[rows], labels)
         elif isinstance(part, ContrastiveLoss):
             embeddings = gather_rows(outputs.embeddings)[rows]
-            share = part.parts(embeddings, labels, outputs.prototypes, statistics=True, shard=(_rank(), _world_size()))
-            divisor = _sum_over_ranks(share.divisor).clamp(min=1.0)
+            share = part.parts(embeddings, labels, outputs.prototypes, statistics=True, shard=(_rank(), world_size()))
+            divisor = sum_over_ranks(share.divisor).clamp(min=1.0)
             if torch.is_grad_enabled():
-                value = _world_size() * share.total / divisor
+                value = world_size() * share.total / divisor
             else:  # without gradients to share, every rank may know the value itself
-                value = _sum_over_ranks(share.total) / divisor
+                value = sum_over_ranks(share.total) / divisor
             result.contrastive = share
             result.embedding_norms = torch.linalg.vector_norm(embeddings.detach().float(), dim=1)
         else:
@@ -75,11 +75,11 @@ def global_loss(loss: nn.Module, outputs: Any, labels: Tensor, real_rows: int | 
 
 def gather_rows(tensor: Tensor) -> Tensor:
     """The rows of all ranks in their order; gradients flow back to where the rows came from."""
-    if _world_size() == 1:
+    if world_size() == 1:
         return tensor
     if tensor.requires_grad:
         return torch.cat(all_gather(tensor.contiguous()))  # type: ignore[no-untyped-call]
-    gathered = [torch.empty_like(tensor) for _ in range(_world_size())]
+    gathered = [torch.empty_like(tensor) for _ in range(world_size())]
     dist.all_gather(gathered, tensor.contiguous())
     return torch.cat(gathered)
 
@@ -92,17 +92,19 @@ def _weighted_parts(loss: nn.Module) -> Iterator[tuple[str, float, Any]]:
         yield "loss", 1.0, loss
 
 
-def _sum_over_ranks(value: Tensor) -> Tensor:
-    if _world_size() == 1:
+def sum_over_ranks(value: Tensor) -> Tensor:
+    """The sum of the ranks' tensors, without gradient; every rank has to call it."""
+    if world_size() == 1:
         return value
     value = value.detach().clone()
     dist.all_reduce(value)
     return value
 
 
-def _world_size() -> int:
+def world_size() -> int:
+    """Number of ranks; 1 without a process group."""
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
 def _rank() -> int:
-    return dist.get_rank() if _world_size() > 1 else 0
+    return dist.get_rank() if world_size() > 1 else 0

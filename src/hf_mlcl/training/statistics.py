@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
-from hf_mlcl.losses import LossParts
+from hf_mlcl.losses.contrastive import pair_statistics
 from hf_mlcl.losses.engine import PairCounts
-from hf_mlcl.training.global_batch import GlobalLoss
+from hf_mlcl.training.global_batch import GlobalLoss, sum_over_ranks, world_size
 
 
 class TrainingStatistics:
@@ -43,25 +42,19 @@ class TrainingStatistics:
         if not self._steps:
             return {}
         names = sorted(self._sums)
-        world = dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
         logs: dict[str, float] = {}
         if names:
             values = torch.stack([self._sums[name].float() for name in names])
             anchors = values.new_tensor([float(self._anchors)])
-            values = torch.cat([values, anchors])
-            if world > 1:
-                dist.all_reduce(values)
-            *numbers, all_anchors = values.tolist()
+            *numbers, all_anchors = sum_over_ranks(torch.cat([values, anchors])).tolist()
             sums = dict(zip(names, numbers, strict=True))
             for name in names:
                 if name.startswith("part:"):
-                    logs[f"loss_{name.removeprefix('part:')}"] = sums[name] / (self._steps * world)
+                    logs[f"loss_{name.removeprefix('part:')}"] = sums[name] / (self._steps * world_size())
             if "positives" in sums:
                 counts = PairCounts(*(torch.tensor(sums[name]) for name in PairCounts._fields))
-                parts = LossParts(
-                    counts.pairs, counts.pairs, int(all_anchors), torch.tensor(sums["valid_anchors"]), counts
-                )
-                logs |= {name: value.item() for name, value in parts.statistics().items()}
+                means = pair_statistics(counts, int(all_anchors), torch.tensor(sums["valid_anchors"]))
+                logs |= {name: value.item() for name, value in means.items()}
                 logs["embedding_norm"] = sums["norm"] / max(sums["rows"], 1.0)
         self._sums, self._anchors, self._steps = {}, 0, 0
         return logs

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 from transformers import Trainer
-from transformers.utils import logging
 
 from hf_mlcl.data.collators import TextCollator
 from hf_mlcl.evaluation import LinearEvaluationConfig, LinearEvaluationResult, linear_evaluate
@@ -27,8 +26,6 @@ from hf_mlcl.training.global_batch import global_loss
 from hf_mlcl.training.probe import probe
 from hf_mlcl.training.sampler import LabelAwareSampler
 from hf_mlcl.training.statistics import TrainingStatistics
-
-logger = logging.get_logger(__name__)
 
 _REAL_ROWS = "_real_rows"
 """Key under which a batch carries how many of all ranks' rows are examples and not copies that fill it up."""

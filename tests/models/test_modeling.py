@@ -217,6 +217,22 @@ class TestChunks:
             if name in replayed:
                 assert torch.allclose(replayed[name], parameter.grad, rtol=1e-5, atol=1e-6), name
 
+    @pytest.mark.parametrize("attention", ["sdpa", "eager"])
+    def test_with_dropout_by_row_every_chunk_size_gives_the_same_gradients(self, attention):
+        model = text_model(dropout=0.3)
+        model.set_attn_implementation(attention)
+        model.dropout_by_row = True
+        inputs = {"input_ids": torch.randint(1, 50, (64, 6)), "attention_mask": torch.ones(64, 6, dtype=torch.long)}
+        inputs["attention_mask"][::3, 4:] = 0
+        whole = self.gradients(model, inputs, None)
+        for chunk in (8, 32):
+            for name, gradient in self.gradients(model, inputs, chunk).items():
+                assert torch.allclose(gradient, whole[name], rtol=1e-5, atol=1e-6), (chunk, name)
+        assert any(
+            not torch.allclose(whole[name], other, rtol=1e-2)
+            for name, other in self.gradients(model, inputs, None, seed=1).items()
+        )
+
     def test_batch_normalisation_counts_every_chunk_once(self):
         model = image_model()
         inputs = {"pixel_values": torch.randn(8, 3, 32, 32)}

@@ -28,6 +28,8 @@ CASES = {
     "reg, alpha 1, tiles": {"loss": "reg", "loss_kwargs": {"alpha": 1.0, "chunk_size": 3}},
     "reg in chunks": {"loss": "reg", "embedding_chunk_size": 2},
     "reg+zlpr in chunks": {"loss": "reg+zlpr", "embedding_chunk_size": 1},
+    "reg, dropout by row": {"loss": "reg", "dropout_by_row": True},
+    "reg, dropout by row, in chunks": {"loss": "reg", "dropout_by_row": True, "embedding_chunk_size": 2},
     "reg, accumulated": {"loss": "reg", "gradient_accumulation_steps": 2},
 }
 
@@ -66,7 +68,11 @@ def run(case: dict, global_batch: int, ranks: int) -> dict:
         )
         rows = text_rows(ROWS)
         trainer = ContrastiveMultiLabelTrainer(
-            text_model(), args, train_dataset=rows, eval_dataset=rows, callbacks=[recorder]
+            text_model(dropout=0.3 if args.dropout_by_row else 0.0),
+            args,
+            train_dataset=rows,
+            eval_dataset=rows,
+            callbacks=[recorder],
         )
         trainer.train()
         evaluation = trainer.evaluate()

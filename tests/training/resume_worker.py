@@ -1,6 +1,7 @@
 """Trains a small model, dying by SIGKILL at a given step or going on from the last checkpoint.
 
 Usage: python -m training.resume_worker KIND FOLDER DIE_AT
+KIND is text, vision, or ranks: texts on the ranks that torchrun started, with an incomplete last batch.
 """
 
 from __future__ import annotations
@@ -29,12 +30,15 @@ class DieAt(TrainerCallback):
 
 def main(kind: str, folder: str, die_at: int) -> None:
     torch.set_num_threads(1)
-    model, rows = (text_model(dropout=0.2), text_rows(40)) if kind == "text" else (image_model(), image_rows(40))
+    text = kind != "vision"
+    ranks = int(os.environ.get("WORLD_SIZE", "1"))
+    model, rows = (text_model(dropout=0.2), text_rows(37)) if text else (image_model(), image_rows(40))
     args = ContrastiveTrainingArguments(
         folder,
-        loss="reg+zlpr" if kind == "text" else "reg",
-        label_aware_batches=kind == "text",
-        per_device_train_batch_size=8,
+        loss="reg+zlpr" if text else "reg",
+        label_aware_batches=text,
+        per_device_train_batch_size=8 // ranks,
+        drop_last_train_batch=False,
         num_train_epochs=3,
         save_steps=4,
         learning_rate=1e-3,
@@ -45,7 +49,8 @@ def main(kind: str, folder: str, die_at: int) -> None:
     trainer = ContrastiveMultiLabelTrainer(model, args, train_dataset=rows, callbacks=[DieAt(die_at)])
     last = get_last_checkpoint(folder) if Path(folder).is_dir() else None
     trainer.train(resume_from_checkpoint=last)
-    torch.save(trainer.model.state_dict(), Path(folder) / "final.pt")
+    if trainer.is_world_process_zero():
+        torch.save(trainer.model.state_dict(), Path(folder) / "final.pt")
 
 
 if __name__ == "__main__":

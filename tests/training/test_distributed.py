@@ -81,6 +81,8 @@ def test_statistics_evaluation_and_features_equal_those_of_one_process(results, 
 
 
 def test_chunks_do_not_change_what_one_process_computes(results):
-    for whole, chunked in (("reg", "reg in chunks"), ("reg+zlpr", "reg+zlpr in chunks")):
+    pairs = [("reg", "reg in chunks"), ("reg+zlpr", "reg+zlpr in chunks")]
+    pairs.append(("reg, dropout by row", "reg, dropout by row, in chunks"))
+    for whole, chunked in pairs:
         for a, b in zip(results[1][whole]["gradients"], results[1][chunked]["gradients"], strict=True):
             assert_same_gradients(b, a)

@@ -240,6 +240,41 @@ class TestTraining:
         trainer.train()
         assert trainer.model.classifier is not None
 
+    def test_a_search_over_losses_takes_each_ones_schedule_and_metrics(self, tmp_path):
+        trainer = ContrastiveMultiLabelTrainer(
+            args=arguments(tmp_path, loss="reg"), eval_dataset=text_rows(8), model_init=lambda: text_model()
+        )
+        assert (trainer.args.lr_scheduler_type.value, trainer.compute_metrics) == ("cosine", None)
+        trainer.args.loss = "zlpr"
+        trainer.model = trainer.call_model_init()
+        assert trainer.args.lr_scheduler_type.value == "linear"
+        assert "eval_micro_f1" in trainer.evaluate()
+
+    def test_heads_have_their_own_learning_rate_and_the_same_schedule(self, tmp_path):
+        trainer = trainer_for(tmp_path, loss="reg", learning_rate=1e-4, head_learning_rate=1e-2, max_steps=10)
+        trainer.create_optimizer_and_scheduler(10)
+        heads = {id(p) for name, p in trainer.model.named_parameters() if not name.startswith("backbone")}
+        seen = set()
+        for group in trainer.optimizer.param_groups:
+            for parameter in group["params"]:
+                assert group["initial_lr"] == (1e-2 if id(parameter) in heads else 1e-4)
+                seen.add(id(parameter))
+        assert seen == {id(p) for p in trainer.model.parameters() if p.requires_grad}
+        trainer.optimizer.step()
+        trainer.lr_scheduler.step()
+        shares = {group["lr"] / group["initial_lr"] for group in trainer.optimizer.param_groups}
+        assert max(shares) == pytest.approx(min(shares))
+
+    def test_normalisation_and_biases_do_not_decay(self, tmp_path):
+        model = image_model()
+        trainer = ContrastiveMultiLabelTrainer(model, arguments(tmp_path), train_dataset=image_rows(16))
+        decaying = set(trainer.get_decay_parameter_names(model))
+        for name, module in model.named_modules():
+            if isinstance(module, torch.nn.BatchNorm2d):
+                assert not {f"{name}.weight", f"{name}.bias"} & decaying
+            if isinstance(module, torch.nn.Conv2d):
+                assert f"{name}.weight" in decaying
+
 
 class TestEvaluation:
     def test_logit_losses_report_the_metrics_of_the_study(self, tmp_path):
@@ -324,6 +359,9 @@ class TestErrors:
             ({"temperature": -1.0}, "temperature must be positive"),
             ({"embedding_chunk_size": 0}, "embedding_chunk_size must be at least 1"),
             ({"eval_probe": "svm"}, "eval_probe must be"),
+            ({"dropout_by_row": True, "gradient_checkpointing": True}, "dropout_by_row and gradient_checkpointing"),
+            ({"dropout_by_row": True, "torch_compile": True}, "dropout_by_row and torch_compile"),
+            ({"label_aware_batches": True, "train_sampling_strategy": "group_by_length"}, "both decide the order"),
         ]:
             with pytest.raises(ValueError, match=message):
                 arguments(tmp_path, **settings)
@@ -333,6 +371,10 @@ class TestErrors:
             ContrastiveMultiLabelTrainer(text_model(), TrainingArguments(tmp_path, report_to="none"))
         with pytest.raises(ValueError, match=r"Wrap the encoder: MLCLModel.from_backbone"):
             ContrastiveMultiLabelTrainer(torch.nn.Linear(2, 2), arguments(tmp_path))
+
+    def test_a_loss_function_says_how_to_register_it(self, tmp_path):
+        with pytest.raises(ValueError, match="compute_loss_func is not used here"):
+            ContrastiveMultiLabelTrainer(text_model(), arguments(tmp_path), compute_loss_func=lambda *_: 0.0)
 
     def test_an_empty_dataset_is_named(self, tmp_path):
         with pytest.raises(ValueError, match="train_dataset has no rows"):

@@ -17,6 +17,7 @@ from transformers.utils import ModelOutput
 
 from hf_mlcl.models.backbones import FeatureBackbone, backbone_from_config, feature_size, load_backbone, represent
 from hf_mlcl.models.configuration import FeatureBackboneConfig, MLCLConfig, Pooling
+from hf_mlcl.models.row_dropout import BatchDropout
 
 
 @dataclass
@@ -70,6 +71,8 @@ class MLCLModel(PreTrainedModel):
     Attributes:
         embedding_chunk_size: Rows that the encoder computes at a time while training, with exact gradients for the
             whole batch; None for all at once. Activations take the memory of one chunk, and a forward pass more time.
+        dropout_by_row: Whether dropout masks belong to the rows of the global batch, so that neither chunks nor ranks
+            change them (`hf_mlcl.models.row_dropout`). Attention then goes without fused kernels.
 
     Example:
         >>> from transformers import BertConfig
@@ -98,6 +101,7 @@ class MLCLModel(PreTrainedModel):
         self.prototypes = LabelPrototypes(config.num_labels, config.projection_dim)
         self.classifier = nn.Linear(hidden, config.num_labels) if config.classifier else None
         self.embedding_chunk_size: int | None = None
+        self.dropout_by_row = False
         self.post_init()
 
     @classmethod
@@ -235,26 +239,40 @@ class MLCLModel(PreTrainedModel):
             )
         batch = len(next(iter(inputs.values())))
         chunk = self.embedding_chunk_size
+        dropout = BatchDropout(batch) if self.dropout_by_row and self.training else None
         if chunk is None or chunk >= batch or not (self.training and torch.is_grad_enabled()):
-            encoded = self._encode(inputs)
+            encoded = self._encode(inputs, dropout)
         else:
             parts = [
-                self._encode_later({k: v[i : i + chunk] for k, v in inputs.items()}) for i in range(0, batch, chunk)
+                self._encode_later({k: v[i : i + chunk] for k, v in inputs.items()}, dropout, i)
+                for i in range(0, batch, chunk)
             ]
             encoded = tuple(torch.cat(part) if part[0] is not None else None for part in zip(*parts, strict=True))
         features, embeddings, logits = encoded
         return MLCLOutput(features=features, embeddings=embeddings, prototypes=self.prototypes(), logits=logits)
 
-    def _encode(self, inputs: dict[str, Tensor]) -> tuple[Tensor | None, ...]:
-        features = represent(self.backbone(**inputs), inputs.get("attention_mask"), self.config.pooling)
+    def _encode(
+        self, inputs: dict[str, Tensor], dropout: BatchDropout | None = None, start: int = 0
+    ) -> tuple[Tensor | None, ...]:
+        rows = len(next(iter(inputs.values())))
+        with nullcontext() if dropout is None else dropout.of_rows(start, rows):
+            output = self.backbone(**inputs)
+        features = represent(output, inputs.get("attention_mask"), self.config.pooling)
         logits = None if self.classifier is None else self.classifier(features)
         return features, self.projection(features), logits
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]  # dynamo does not know checkpoints with a context of their own
-    def _encode_later(self, inputs: dict[str, Tensor]) -> tuple[Tensor | None, ...]:
+    def _encode_later(
+        self, inputs: dict[str, Tensor], dropout: BatchDropout | None, start: int
+    ) -> tuple[Tensor | None, ...]:
         """Encode without keeping activations; the backward pass computes them again, with the same dropout."""
         encoded: tuple[Tensor | None, ...] = checkpoint(
-            self._encode, inputs, use_reentrant=False, context_fn=lambda: (nullcontext(), self._frozen_statistics())
+            self._encode,
+            inputs,
+            dropout,
+            start,
+            use_reentrant=False,
+            context_fn=lambda: (nullcontext(), self._frozen_statistics()),
         )
         return encoded
 

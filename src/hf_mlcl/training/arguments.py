@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from torch import nn
-from transformers import TrainingArguments
+from transformers import SchedulerType, TrainingArguments
 
 from hf_mlcl.losses import build_loss, hyperparameters, loss_class
 
@@ -31,6 +31,10 @@ class ContrastiveTrainingArguments(TrainingArguments):
         temperature: tau of the contrastive losses.
         embedding_chunk_size: Rows that the encoder computes at a time: a batch of any size on a device of any size,
             with exact gradients. Not the same as gradient accumulation, whose contrastive batches stay small.
+        dropout_by_row: Whether dropout masks belong to the rows of the global batch: the same seed then gives the same
+            training whatever the chunks and the number of ranks. Costs the fused attention kernels.
+        head_learning_rate: Learning rate of what starts from nothing (projection, prototypes, classifier), where it
+            differs from the backbone's. With few steps, a larger one keeps random heads from bending good features.
         drop_last_train_batch: Whether the last incomplete training batch is left out.
         label_aware_batches: Whether rare labels are given partners in their batch.
         eval_probe: Quick classifier on the features at each evaluation, so that contrastive training shows a score:
@@ -56,6 +60,12 @@ class ContrastiveTrainingArguments(TrainingArguments):
         default=None,
         metadata={"help": "Rows the encoder computes at a time, with exact gradients for the whole batch."},
     )
+    dropout_by_row: bool = field(
+        default=False, metadata={"help": "Dropout masks that neither chunks nor the number of ranks change."}
+    )
+    head_learning_rate: float | None = field(
+        default=None, metadata={"help": "Learning rate of projection, prototypes and classifier, if another."}
+    )
     drop_last_train_batch: bool = field(
         default=True, metadata={"help": "Leave out the last incomplete training batch."}
     )
@@ -80,12 +90,23 @@ class ContrastiveTrainingArguments(TrainingArguments):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1; got {value}.")
+        for name in ("torch_compile", "gradient_checkpointing"):
+            if self.dropout_by_row and getattr(self, name):
+                raise ValueError(
+                    f"dropout_by_row and {name} do not go together: masks would be drawn where it cannot see them. "
+                    f"Unset one of them; embedding_chunk_size saves memory with dropout_by_row too."
+                )
         if self.eval_probe not in ("none", "knn", "ridge"):
             raise ValueError(f"eval_probe must be 'none', 'knn' or 'ridge'; got {self.eval_probe!r}.")
         self.build_loss()  # raises for a wrong name or hyperparameter, before any work
-        logits_only = all(getattr(loss_class(part.strip()), "kind") == "logit" for part in self.loss.split("+"))  # noqa: B009
-        if self.lr_scheduler_type is None:
-            self.lr_scheduler_type = "linear" if logits_only else "cosine"
+        if self.label_aware_batches and self.train_sampling_strategy != "random":
+            raise ValueError(
+                f"label_aware_batches and train_sampling_strategy={self.train_sampling_strategy!r} both decide the "
+                "order of the examples. Unset one of them."
+            )
+        self._schedule_follows_loss = self.lr_scheduler_type is None
+        self.follow_loss()
+        logits_only = self._logits_only()
         evaluates, saves = (_chosen(self, name) for name in ("eval_strategy", "save_strategy"))
         if self.load_best_model_at_end is None:
             self.load_best_model_at_end = logits_only and evaluates and saves
@@ -97,6 +118,14 @@ class ContrastiveTrainingArguments(TrainingArguments):
         if self.label_names is None:
             self.label_names = ["labels"]
         super().__post_init__()
+
+    def _logits_only(self) -> bool:
+        return all(getattr(loss_class(part.strip()), "kind") == "logit" for part in self.loss.split("+"))  # noqa: B009
+
+    def follow_loss(self) -> None:
+        """Take the schedule of this kind of loss, unless the user has chosen one; a search may change the loss."""
+        if self._schedule_follows_loss:
+            self.lr_scheduler_type = SchedulerType("linear" if self._logits_only() else "cosine")
 
     def build_loss(self) -> nn.Module:
         """The loss that these arguments name."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch.utils.data import Sampler
@@ -16,7 +16,9 @@ class LabelAwareSampler(Sampler[int]):
 
     Args:
         labels: The label ids of each example.
-        seed: Each epoch's order follows from it and the number of epochs so far.
+        seed: Each epoch's order follows from it and the number of the epoch.
+        epoch: Tells the number of the epoch that begins. Not by ``set_epoch``: accelerate does not pass it on where
+            training resumes in the middle of an epoch on several ranks.
 
     Example:
         >>> order = list(LabelAwareSampler([[0], [1], [0], [1], [2]], seed=0))
@@ -24,20 +26,16 @@ class LabelAwareSampler(Sampler[int]):
         ([0, 1, 2, 3, 4], 2)
     """
 
-    def __init__(self, labels: Sequence[Sequence[int]], seed: int = 0) -> None:
+    def __init__(self, labels: Sequence[Sequence[int]], seed: int = 0, epoch: Callable[[], int] = lambda: 0) -> None:
         self.labels = [list(ids) for ids in labels]
         self.seed = seed
-        self.epoch = 0
-
-    def set_epoch(self, epoch: int) -> None:
-        """Called by the trainer before each epoch."""
         self.epoch = epoch
 
     def __len__(self) -> int:
         return len(self.labels)
 
     def __iter__(self) -> Iterator[int]:
-        generator = torch.Generator().manual_seed(self.seed + self.epoch)
+        generator = torch.Generator().manual_seed(self.seed + self.epoch())
         order = torch.randperm(len(self.labels), generator=generator).tolist()
         carriers: dict[int, list[int]] = {}
         for index in order:

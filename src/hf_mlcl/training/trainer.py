@@ -86,6 +86,11 @@ class ContrastiveMultiLabelTrainer(Trainer):
             raise ValueError(
                 f"args must be ContrastiveTrainingArguments, which name the loss; got {type(args).__name__}."
             )
+        if kwargs.get("compute_loss_func") is not None:
+            raise ValueError(
+                "compute_loss_func is not used here, since a contrastive loss needs the rows of all ranks. "
+                'Register the loss with @register_loss("name") and give its name as args.loss.'
+            )
         _check_not_empty(train_dataset=train_dataset, eval_dataset=eval_dataset)
         self.loss = args.build_loss()
         self.statistics = TrainingStatistics()
@@ -95,9 +100,9 @@ class ContrastiveMultiLabelTrainer(Trainer):
             self._fit_model_to_loss(model, args)
             if data_collator is None and hasattr(processing_class, "pad"):
                 data_collator = TextCollator(processing_class, model.config.num_labels)
-        if self._uses("logit"):
-            single = any(isinstance(loss, CrossEntropyLoss) for loss in self._losses())
-            kwargs.setdefault("compute_metrics", compute_single_label_metrics if single else compute_metrics)
+        self._metrics_follow_loss = kwargs.get("compute_metrics") is None
+        if self._metrics_follow_loss:
+            kwargs["compute_metrics"] = self._metrics_of_loss()
         super().__init__(
             model=model,
             args=args,
@@ -133,12 +138,43 @@ class ContrastiveMultiLabelTrainer(Trainer):
         if model.classifier is not None:
             model.classifier.requires_grad_(self._uses("logit"))
         model.embedding_chunk_size = args.embedding_chunk_size
+        model.dropout_by_row = args.dropout_by_row
         return model
+
+    def _metrics_of_loss(self) -> Any:
+        """What to compute from logits, if the loss makes any."""
+        if not self._uses("logit"):
+            return None
+        single = any(isinstance(loss, CrossEntropyLoss) for loss in self._losses())
+        return compute_single_label_metrics if single else compute_metrics
 
     def call_model_init(self, trial: Any = None) -> MLCLModel:
         """A fresh model for each trial of a hyperparameter search, made to fit the loss."""
         self.loss = self.args.build_loss()
+        self.args.follow_loss()
+        if getattr(self, "_metrics_follow_loss", False):
+            self.compute_metrics = self._metrics_of_loss()
         return self._fit_model_to_loss(super().call_model_init(trial), self.args)
+
+    def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
+        """HF's optimizer; with ``head_learning_rate``, groups of their own for what is not backbone."""
+        made_by_user = self.optimizer is not None
+        optimizer = super().create_optimizer(model)
+        if self.args.head_learning_rate is None or made_by_user:
+            return optimizer
+        backbone = {id(parameter) for parameter in self.model.backbone.parameters()}
+        for group in list(optimizer.param_groups):
+            heads = [parameter for parameter in group["params"] if id(parameter) not in backbone]
+            if heads:
+                group["params"] = [parameter for parameter in group["params"] if id(parameter) in backbone]
+                optimizer.add_param_group({**group, "params": heads, "lr": self.args.head_learning_rate})
+        return optimizer
+
+    def get_decay_parameter_names(self, model: torch.nn.Module) -> list[str]:
+        """HF's choice, without the scales of batch and group normalisation, which it knows by name only."""
+        norms = (torch.nn.modules.batchnorm._BatchNorm, torch.nn.GroupNorm)
+        scales = {f"{name}.weight" for name, module in model.named_modules() if isinstance(module, norms)}
+        return [name for name in super().get_decay_parameter_names(model) if name not in scales]
 
     def compute_loss(
         self,
@@ -220,7 +256,7 @@ class ContrastiveMultiLabelTrainer(Trainer):
         if not self.args.label_aware_batches:
             return super()._get_train_sampler(train_dataset)
         seed = self.args.data_seed if self.args.data_seed is not None else self.args.seed
-        return LabelAwareSampler(_label_ids(dataset), seed=seed)
+        return LabelAwareSampler(_label_ids(dataset), seed=seed, epoch=lambda: int(self.state.epoch or 0))
 
     def get_batch_samples(self, epoch_iterator: Any, num_batches: int, device: torch.device) -> Any:
         """Mark the last batch of an epoch where the loader filled it up with copies."""

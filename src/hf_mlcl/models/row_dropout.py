@@ -1,0 +1,133 @@
+"""Dropout whose masks belong to the rows of a batch, so that chunks and ranks change nothing.
+
+Torch draws masks in the order of computation: the same seed gives other masks when a batch is encoded in chunks or on
+several ranks. Here the mask of a row follows from a seed of the step, the number of the dropout within the encoder, and
+the place of the row in the global batch, and from nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+
+class BatchDropout:
+    """The masks of one batch: a seed, drawn from torch's generator, and the place of this rank's rows among all rows.
+
+    Args:
+        rows: Rows of the batch on this rank, the same number on each.
+    """
+
+    def __init__(self, rows: int) -> None:
+        self.seed = int(torch.randint(2**62, ()))  # on the CPU: ranks with the same seed draw the same number
+        self.first = rows * dist.get_rank() if dist.is_available() and dist.is_initialized() else 0
+
+    def of_rows(self, start: int, rows: int) -> RowDropout:
+        """A context in which the `rows` rows from `start` on may be encoded, any number of times."""
+        return RowDropout(self.seed, range(self.first + start, self.first + start + rows))
+
+
+class RowDropout(TorchFunctionMode):
+    """While active, dropout, attention dropout and stochastic depth draw the masks of each row by themselves.
+
+    Attention is then computed in the open, without the fused kernels, which draw masks of their own.
+
+    Args:
+        seed: Seed of the whole batch.
+        rows: Place in the global batch of each row that is being encoded.
+
+    Example:
+        >>> x = torch.ones(4, 8)
+        >>> with RowDropout(seed=0, rows=range(4)):
+        ...     whole = F.dropout(x, 0.5)
+        >>> with RowDropout(seed=0, rows=range(2, 4)):
+        ...     half = F.dropout(x[2:], 0.5)
+        >>> torch.equal(whole[2:], half)
+        True
+    """
+
+    def __init__(self, seed: int, rows: Sequence[int]) -> None:
+        super().__init__()
+        self.seed = seed
+        self.rows = rows
+        self.calls = 0
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Iterable[type], args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        """Put ours in the place of the three functions that draw masks."""
+        ours: dict[Callable[..., Any], Callable[..., Any]] = {
+            F.dropout: self._dropout,
+            F.scaled_dot_product_attention: self._attention,
+            Tensor.bernoulli_: self._bernoulli_,
+            F.multi_head_attention_forward: self._refuse,
+        }
+        return ours.get(func, func)(*args, **(kwargs or {}))
+
+    def _dropout(self, input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+        if not training or p == 0.0:
+            return input
+        if p == 1.0:
+            return input * 0.0
+        mask = self._bernoulli_(torch.empty_like(input), 1.0 - p).div_(1.0 - p)
+        return input.mul_(mask) if inplace else input * mask
+
+    def _bernoulli_(self, mask: Tensor, p: float = 0.5, *, generator: torch.Generator | None = None) -> Tensor:
+        if mask.ndim == 0 or mask.shape[0] != len(self.rows):
+            raise ValueError(
+                f"dropout_by_row needs masks of one row for each of the {len(self.rows)} examples, but this backbone "
+                f"masks a tensor of shape {tuple(mask.shape)}. Train it with dropout_by_row=False."
+            )
+        generator = torch.Generator(mask.device)
+        for row, place in zip(mask, self.rows, strict=True):
+            generator.manual_seed(_mix(_mix(_mix(self.seed) + self.calls) + place))
+            row.bernoulli_(p, generator=generator)
+        self.calls += 1
+        return mask
+
+    def _attention(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        attn_mask: Tensor | None = None,
+        dropout_p: float = 0.0,
+        is_causal: bool = False,
+        scale: float | None = None,
+        enable_gqa: bool = False,
+    ) -> Tensor:
+        if dropout_p == 0.0:
+            return F.scaled_dot_product_attention(
+                query, key, value, attn_mask, 0.0, is_causal, scale=scale, enable_gqa=enable_gqa
+            )
+        if enable_gqa:
+            groups = query.shape[-3] // key.shape[-3]
+            key, value = key.repeat_interleave(groups, -3), value.repeat_interleave(groups, -3)
+        scores = query @ key.transpose(-2, -1) * (1 / math.sqrt(query.shape[-1]) if scale is None else scale)
+        if is_causal:
+            attn_mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
+        if attn_mask is not None:
+            hidden = attn_mask.dtype == torch.bool
+            scores = scores.masked_fill(~attn_mask, -math.inf) if hidden else scores + attn_mask
+        return self._dropout(scores.softmax(-1).to(value.dtype), dropout_p) @ value
+
+    def _refuse(self, *args: Any, **kwargs: Any) -> Any:
+        raise ValueError(
+            "dropout_by_row cannot reach the dropout inside torch.nn.MultiheadAttention, which this backbone uses. "
+            "Train it with dropout_by_row=False."
+        )
+
+
+def _mix(number: int) -> int:
+    """Spread a number over 64 bits (the finaliser of SplitMix64), so that neighbours give unrelated seeds."""
+    number = (number + 0x9E3779B97F4A7C15) & 0xFFFFFFFFFFFFFFFF
+    number = ((number ^ (number >> 30)) * 0xBF58476D1CE4E5B9) & 0xFFFFFFFFFFFFFFFF
+    number = ((number ^ (number >> 27)) * 0x94D049BB133111EB) & 0xFFFFFFFFFFFFFFFF
+    return number ^ (number >> 31)

@@ -135,7 +135,9 @@ class _Handler(BaseHTTPRequestHandler):
             return self._with_repository(kind, name, authorised, lambda repo: self._api(repo, kind, name, verb, rest))
         if match := re.fullmatch(r"/(datasets/)?([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path):
             kind = "dataset" if match[1] else "model"
-            return self._with_repository(kind, match[2], authorised, lambda repo: self._resolve(repo, match[3], match[4]))
+            return self._with_repository(
+                kind, match[2], authorised, lambda repo: self._resolve(repo, match[3], match[4])
+            )
         self._body()
         return self._error(404, "NotFound", f"Nothing at {path}")
 
@@ -195,8 +197,10 @@ class _Handler(BaseHTTPRequestHandler):
                 found = _one_level(found, below)
             return self._json(found)
         if verb == "paths-info":
-            wanted = parse_qs(self._body().decode()).get("paths", []) if "json" not in self.headers["Content-Type"] else (
-                json.loads(self._body())["paths"]
+            wanted = (
+                parse_qs(self._body().decode()).get("paths", [])
+                if "json" not in self.headers["Content-Type"]
+                else (json.loads(self._body())["paths"])
             )
             return self._json([self._entry(repo, path) for path in wanted if path in repo.files])
         self._body()

@@ -181,7 +181,10 @@ def _text_classifier(classifier: Any, weight: Tensor, bias: Tensor) -> Any:
         out.weight.copy_(weight / slope)
         out.bias.copy_(bias)
     ids = torch.randint(3, config.vocab_size, (3, 9), generator=torch.Generator().manual_seed(0)).to(weight.device)
-    inputs = {"input_ids": ids, "attention_mask": (torch.arange(9) < torch.tensor([[9], [5], [2]])).long().to(ids.device)}
+    inputs = {
+        "input_ids": ids,
+        "attention_mask": (torch.arange(9) < torch.tensor([[9], [5], [2]])).long().to(ids.device),
+    }
     _compare(classifier, inputs, lambda: model(**inputs).logits, type(model).__name__)
     return model
 

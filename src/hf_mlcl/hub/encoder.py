@@ -201,6 +201,10 @@ def _save_sentence_transformer(model: MLCLModel, folder: Path, max_length: int) 
         "modules.json": modules,
         "1_Pooling/config.json": pooling,
         "sentence_bert_config.json": {"max_seq_length": max_length, "do_lower_case": False},
-        "config_sentence_transformers.json": {"prompts": {}, "default_prompt_name": None, "similarity_fn_name": "cosine"},
+        "config_sentence_transformers.json": {
+            "prompts": {},
+            "default_prompt_name": None,
+            "similarity_fn_name": "cosine",
+        },
     }.items():
         (folder / name).write_text(json.dumps(content, indent=2) + "\n")

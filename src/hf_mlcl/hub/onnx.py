@@ -143,7 +143,9 @@ def _example(
         sizes: dict[int, Any] = {0: batch} if fixed else {0: batch, 2: Dim.DYNAMIC, 3: Dim.DYNAMIC}
         return {"pixel_values": torch.randn(shape, generator=random)}, {"pixel_values": sizes}
     if model.main_input_name == "feature_values":
-        return {"feature_values": torch.randn(rows, config.feature_dim, generator=random)}, {"feature_values": {0: batch}}
+        return {"feature_values": torch.randn(rows, config.feature_dim, generator=random)}, {
+            "feature_values": {0: batch}
+        }
     ids = torch.randint(min(5, config.vocab_size - 1), config.vocab_size, (rows, length), generator=random)
     mask = (torch.arange(length) < torch.tensor([[length - 2 * row] for row in range(rows)])).long()
     free = {0: batch, 1: Dim.DYNAMIC}

@@ -6,11 +6,14 @@ import fnmatch
 import glob
 import logging
 import os
+import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from huggingface_hub import CommitInfo
+
+    from hf_mlcl.hub.report import ModelReport
 
 logger = logging.getLogger(__name__)
 
@@ -71,6 +74,7 @@ def push_folder(
     *,
     revision: str | None = None,
     commit_message: str = "Upload model",
+    **upload: Any,
 ) -> CommitInfo:
     """Upload a model's folder to a repository of the Hub, which is made if it is not there.
 
@@ -85,6 +89,7 @@ def push_folder(
             appears in no message.
         revision: The branch; the main one if not given.
         commit_message: First line of the commit.
+        **upload: For ``HfApi.upload_folder``: ``commit_description``, ``create_pr``.
 
     Returns:
         Facts on the commit; printed, its address.
@@ -104,7 +109,44 @@ def push_folder(
         allow_patterns=[glob.escape(name) for name in files],
         commit_message=commit_message,
         revision=revision,
+        **upload,
     )
+
+
+def push_model(
+    model: Any,
+    repo_id: str,
+    *,
+    processor: Any = None,
+    report: ModelReport | None = None,
+    private: bool = True,
+    token: str | bool | None = None,
+    **push: Any,
+) -> CommitInfo:
+    """Save a model with its processor and its card, and upload that: what ``model.push_to_hub`` does.
+
+    Args:
+        model: An encoder or a classifier.
+        repo_id: ``"name"`` or ``"owner/name"``.
+        processor: Its tokenizer or image processor, without which pipelines cannot run.
+        report: Facts for the card. Without them, a card that is on the Hub already stays as it is.
+        private: See `push_folder`.
+        token: See `push_folder`.
+        **push: Further arguments of `push_folder`.
+    """
+    from huggingface_hub import HfApi
+
+    from hf_mlcl.hub.model_card import write_model_card
+    from hf_mlcl.hub.report import calibrated, report_of_model
+
+    repository = HfApi(token=token).create_repo(repo_id, private=private, exist_ok=True).repo_id
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder)
+        if processor is not None:
+            processor.save_pretrained(folder)
+        if report is not None or not HfApi(token=token).file_exists(repository, "README.md"):
+            write_model_card(folder, calibrated(report or report_of_model(model), model.config), repo_id=repository)
+        return push_folder(folder, repository, private, token, **push)
 
 
 def checked_files(folder: str | os.PathLike[str]) -> list[str]:

@@ -87,7 +87,9 @@ class ExampleIndex:
         from safetensors.torch import load_file
 
         if not Path(path).is_file():
-            raise ValueError(f"There is no index at {os.fspath(path)}: write one with ExampleIndex(features).save(path).")
+            raise ValueError(
+                f"There is no index at {os.fspath(path)}: write one with ExampleIndex(features).save(path)."
+            )
         tensors: dict[str, Tensor] = load_file(path)
         if "features" not in tensors:
             raise ValueError(f"{os.fspath(path)} is no index: it holds {', '.join(tensors)} and no features.")

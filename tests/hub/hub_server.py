@@ -1,7 +1,7 @@
 """A Hub on loopback: the parts of its HTTP API that `huggingface_hub` uses to push and to download, kept in memory.
 
-Repositories with commits, regular and LFS files, visibility and tokens; and faults on demand, to see what is left of a push
-whose connection is cut.
+Repositories with commits, regular and LFS files, visibility and tokens; and faults on demand, to see what is left of a
+push whose connection is cut.
 """
 
 from __future__ import annotations

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from hf_mlcl.hub.onnx import export_onnx
     from hf_mlcl.hub.push import intended_files, push_folder, push_model
     from hf_mlcl.hub.report import DataFacts, LossFacts, ModelReport, SplitScores, report_of_model
-    from hf_mlcl.hub.training_report import training_report
 
 _HOME = {
     "DataFacts": "report",
@@ -33,7 +32,6 @@ _HOME = {
     "push_folder": "push",
     "push_model": "push",
     "report_of_model": "report",
-    "training_report": "training_report",
     "write_model_card": "model_card",
 }
 
@@ -50,7 +48,6 @@ __all__ = [
     "push_folder",
     "push_model",
     "report_of_model",
-    "training_report",
     "write_model_card",
 ]
 

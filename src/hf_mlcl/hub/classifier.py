@@ -1,16 +1,16 @@
 """Classifiers for people without this package, where another library's model computes exactly the same.
 
-Our classifier averages the probabilities of several linear heads. A classification model of transformers or timm has one
-linear layer, so only a classifier with one head can become such a model; ``LinearEvaluationConfig(heads=1)`` and
+Our classifier averages the probabilities of several linear heads. A classification model of transformers or timm has
+one linear layer, so only a classifier with one head can become such a model; ``LinearEvaluationConfig(heads=1)`` and
 ``solver="lbfgs"`` make one.
 
 In timm that layer sits directly on the features. In transformers most text models put a dense layer and tanh (BERT,
-RoBERTa, XLM-R, MPNet, ...) or GELU (ELECTRA, DeBERTa) between the first token and the linear layer. Neither stands in the
-way: near zero both are straight lines, so the dense layer scales features down by 2^-40 and the linear layer scales them
-up again. Powers of two cost no precision, and what tanh and GELU bend at 2^-40 lies far below the last bit of a float32.
-Other heads do bend: DistilBERT's ReLU drops what is negative, ModernBERT's normalises. And all of them look at the first
-token, never at the mean. Whether a head can do it is not looked up but tried: the export is compared with the original
-and refused if they differ.
+RoBERTa, XLM-R, MPNet, ...) or GELU (ELECTRA, DeBERTa) between the first token and the linear layer. Neither stands in
+the way: near zero both are straight lines, so the dense layer scales features down by 2^-40 and the linear layer scales
+them up again. Powers of two cost no precision, and what tanh and GELU bend at 2^-40 lies far below the last bit of a
+float32. Other heads do bend: DistilBERT's ReLU drops what is negative, ModernBERT's normalises. And all of them look
+at the first token, never at the mean. Whether a head can do it is not looked up but tried: the export is compared with
+the original and refused if they differ.
 """
 
 from __future__ import annotations
@@ -93,8 +93,8 @@ def _one_linear_layer(classifier: Any) -> tuple[Tensor, Tensor]:
     if isinstance(classifier, MLCLModel):
         if classifier.classifier is None:
             raise ValueError(
-                "This MLCLModel has no classifier. Make one with trainer.linear_evaluate(...).classifier, or export the "
-                "encoder with export_encoder."
+                "This MLCLModel has no classifier. Make one with trainer.linear_evaluate(...).classifier, or export "
+                "the encoder with export_encoder."
             )
         return classifier.classifier.weight.detach(), classifier.classifier.bias.detach()
     if not isinstance(classifier, (MLCLForSequenceClassification, MLCLForImageClassification)):
@@ -113,10 +113,10 @@ def _one_linear_layer(classifier: Any) -> tuple[Tensor, Tensor]:
     return classifier.heads.weight.detach()[0] / temperature, classifier.heads.bias.detach()[0] / temperature
 
 
-# Images -----------------------------------------------------------------------------------------------------------------
+# Images ---------------------------------------------------------------------------------------------------------------
 
 
-def _timm_classifier(classifier: Any, weight: Tensor, bias: Tensor) -> nn.Module:
+def _timm_classifier(classifier: Any, weight: Tensor, bias: Tensor) -> Any:
     import timm
 
     config = classifier.config.backbone_config
@@ -136,7 +136,7 @@ def _timm_classifier(classifier: Any, weight: Tensor, bias: Tensor) -> nn.Module
     model.eval().to(weight.device)
     pixels = torch.randn(2, *image_shape(model), generator=torch.Generator().manual_seed(0)).to(weight.device)
     _compare(classifier, {"pixel_values": pixels}, lambda: model(pixels), config.architecture)
-    return model  # type: ignore[no-any-return]
+    return model
 
 
 def image_shape(model: Any) -> tuple[int, int, int]:
@@ -147,15 +147,15 @@ def image_shape(model: Any) -> tuple[int, int, int]:
     return 3, int(height), int(width)
 
 
-# Texts ------------------------------------------------------------------------------------------------------------------
+# Texts ----------------------------------------------------------------------------------------------------------------
 
 
 def _text_classifier(classifier: Any, weight: Tensor, bias: Tensor) -> Any:
     config, kind = copy.deepcopy(classifier.config.backbone_config), classifier.config.backbone_config.model_type
     if classifier.config.pooling != "first":
         raise ValueError(
-            f"This classifier looks at the mean of a text's tokens, but the classification model of {kind!r} at the first "
-            f"token only. Train with pooling='first' for an exact export. {ELSEWHERE}"
+            f"This classifier looks at the mean of a text's tokens, but the classification model of {kind!r} at the "
+            f"first token only. Train with pooling='first' for an exact export. {ELSEWHERE}"
         )
     config.num_labels = len(weight)
     config.id2label, config.label2id = dict(classifier.config.id2label), dict(classifier.config.label2id)
@@ -225,6 +225,6 @@ def _compare(classifier: Any, inputs: dict[str, Tensor], theirs: Any, name: str)
     difference = float((expected - got).abs().max())
     if not difference <= TOLERANCE:
         raise ValueError(
-            f"{name} cannot hold this classifier exactly: its head does more than a linear layer on the first token, and "
-            f"probabilities differ by up to {difference:.2g}. {ELSEWHERE}"
+            f"{name} cannot hold this classifier exactly: its head does more than a linear layer on the first token, "
+            f"and probabilities differ by up to {difference:.2g}. {ELSEWHERE}"
         )

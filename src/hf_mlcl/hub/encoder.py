@@ -1,4 +1,4 @@
-"""Encoders for people without this package: the plain backbone, as transformers, sentence-transformers and timm load it."""
+"""Encoders for people without this package: the plain backbone, as other libraries load it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import TimmWrapperConfig
 
 from hf_mlcl.hub.staging import staged
@@ -40,8 +40,8 @@ def export_encoder(
         model: The trained encoder.
         folder: Where to write. Files of the same names are replaced, all of them or none.
         processor: Its tokenizer or image processor.
-        max_length: Tokens at which texts are cut, as in training; the tokenizer's ``model_max_length`` if not given, and
-            never more than the backbone has positions for.
+        max_length: Tokens at which texts are cut, as in training; the tokenizer's ``model_max_length`` if not given,
+            and never more than the backbone has positions for.
         prototypes: Whether to write them. A loss that does not use them has left them as they were drawn.
 
     Returns:
@@ -111,17 +111,17 @@ def _save_prototypes(model: MLCLModel, path: Path) -> None:
     save_file(stored, path, {"format": "pt", "labels": json.dumps(names)})
 
 
-# Images -----------------------------------------------------------------------------------------------------------------
+# Images ---------------------------------------------------------------------------------------------------------------
 
 
 def save_timm(
-    model: nn.Module, config: TimmWrapperConfig, folder: Path, processor: Any, labels: list[str] | None = None
+    model: Any, config: TimmWrapperConfig, folder: Path, processor: Any, labels: list[str] | None = None
 ) -> None:
     """Write a timm model in timm's own layout, which transformers reads as well."""
     from timm.models import save_for_hf
 
     model = copy.copy(model)  # whose description is changed, while its weights are shared
-    model.pretrained_cfg = {**dict(model.pretrained_cfg), **_preprocessing(processor)}  # type: ignore[assignment]
+    model.pretrained_cfg = {**dict(model.pretrained_cfg), **_preprocessing(processor)}
     model.pretrained_cfg["architecture"] = config.architecture
     described: dict[str, Any] = {"label_names": labels} if labels else {}
     if labels:
@@ -137,11 +137,12 @@ def _preprocessing(processor: Any) -> dict[str, Any]:
         return {}
     if hasattr(processor, "data_config"):  # timm's, in transformers' clothes
         return dict(processor.data_config)
-    size = _as_dict(getattr(processor, "size", None))
+    wanted = getattr(processor, "size", None)
+    size = _as_dict(wanted)
     if not {"height", "width"} <= size.keys():
         raise ValueError(
-            f"processor must resize images to a fixed height and width, but its size is {getattr(processor, 'size', None)}. "
-            "Use hf_mlcl.data.image_processor(size)."
+            f"processor must resize images to a fixed height and width, but its size is {wanted}. Use "
+            "hf_mlcl.data.image_processor(size)."
         )
     return {
         "input_size": (3, size["height"], size["width"]),
@@ -159,7 +160,7 @@ def _as_dict(size: Any) -> dict[str, Any]:
     return dict(size) if isinstance(size, Mapping) else {k: v for k, v in vars(size or object).items() if v is not None}
 
 
-# Texts ------------------------------------------------------------------------------------------------------------------
+# Texts ----------------------------------------------------------------------------------------------------------------
 
 
 def save_tokenizer(tokenizer: Any, model: Any, folder: Path, max_length: int | None) -> int:

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
+from huggingface_hub import EvalResultEntry, ModelCardData, eval_result_entries_to_yaml
+from huggingface_hub.utils import yaml_dump  # type: ignore[attr-defined]
 
 from hf_mlcl.hub.report import LossFacts, ModelReport
 from hf_mlcl.hub.staging import staged
@@ -24,7 +25,10 @@ FOLDED_FROM = 40
 
 FEW_EXAMPLES = 10
 
-CITATIONS = """@misc{audibert2024multilabel,
+NO_REPOSITORY_YET = "YOUR-NAME/YOUR-MODEL"
+"""Stands in the code on a card until the model is pushed."""
+
+CITATION = """@misc{audibert2024multilabel,
     title = {Multi-Label Contrastive Learning: A Comprehensive Study},
     author = {Audibert, Alexandre and Gauffre, Aurélien and Amini, Massih-Reza},
     year = {2024},
@@ -44,7 +48,8 @@ def write_model_card(
     Args:
         folder: With the model in it.
         report: The facts: from `training_report`, or `report_of_model` where no more is known.
-        repo_id: The repository it will be pushed to, for the code on the card; the folder if not given.
+        repo_id: The repository it will be pushed to, for the code on the card. If it is not given, `push_folder` puts
+            it in.
         name: Of the model; the repository's or the folder's if not given.
 
     Returns:
@@ -66,7 +71,7 @@ def write_model_card(
         raise ValueError(f"folder={os.fspath(folder)!r} holds no model: there is no config.json in it.")
     contents = look_into(root, report.modality)
     title = name or report.name or (repo_id or root.resolve().name).split("/")[-1]
-    body = "\n\n".join(_body(root, contents, report, title, repo_id or os.fspath(folder)))
+    body = "\n\n".join(_body(root, contents, report, title, repo_id or NO_REPOSITORY_YET))
     with staged(root) as stage:
         (stage / "figures").mkdir()
         for file, (figure, _) in report.figures.items():
@@ -74,18 +79,16 @@ def write_model_card(
         results = _results(report)
         if results:
             (stage / ".eval_results").mkdir()
-            (stage / ".eval_results" / f"{_slug(_data_name(report))}.yaml").write_text(_yaml(results))
-        text = f"---\n{_yaml(_metadata(contents, report))}---\n\n{body}\n"
+            (stage / ".eval_results" / f"{_slug(_data_name(report))}.yaml").write_text(yaml_dump(results))
+        text = f"---\n{yaml_dump(_metadata(contents, report))}---\n\n{body}\n"
         (stage / "README.md").write_text(text, encoding="utf-8")
     return root / "README.md"
 
 
-# Metadata ---------------------------------------------------------------------------------------------------------------
+# Metadata -------------------------------------------------------------------------------------------------------------
 
 
 def _metadata(contents: Contents, report: ModelReport) -> dict[str, Any]:
-    from huggingface_hub import ModelCardData
-
     losses = [loss.name for loss in report.losses]
     tags = ["multi-label", "contrastive-learning", "hf-mlcl", *losses, *report.tags]
     known = report.scores is not None or set(report.metrics) & set(METRICS)
@@ -99,15 +102,13 @@ def _metadata(contents: Contents, report: ModelReport) -> dict[str, Any]:
         pipeline_tag=contents.task,
         tags=list(dict.fromkeys(tags)),
     )
-    return dict(data.to_dict())
+    return dict(data.to_dict())  # type: ignore[no-untyped-call]
 
 
 def _results(report: ModelReport) -> list[dict[str, Any]]:
     """Scores as entries of ``.eval_results``: one a metric, listed under the dataset's id."""
     if report.data is None or report.data.hub_id is None or report.scores is None:
         return []
-    from huggingface_hub import EvalResultEntry, eval_result_entries_to_yaml
-
     tuned = report.thresholds is not None
     values = report.scores.metrics(0.5 if report.thresholds is None else report.thresholds)
     notes = f"{report.scores.split} split; " + ("thresholds tuned on validation" if tuned else "threshold 0.5")
@@ -124,10 +125,6 @@ def _results(report: ModelReport) -> list[dict[str, Any]]:
     return list(eval_result_entries_to_yaml(entries))
 
 
-def _yaml(content: Any) -> str:
-    return str(yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
-
-
 def _slug(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "_", name.split("/")[-1].lower()).strip("_") or "results"
 
@@ -136,7 +133,7 @@ def _data_name(report: ModelReport) -> str:
     return "" if report.data is None else report.data.name
 
 
-# Sections ---------------------------------------------------------------------------------------------------------------
+# Sections -------------------------------------------------------------------------------------------------------------
 
 
 def _body(root: Path, contents: Contents, report: ModelReport, title: str, model_id: str) -> Iterator[str]:
@@ -207,7 +204,7 @@ def _scores(report: ModelReport) -> Iterator[str]:
     yield f"On the {scores.split} split, {len(scores.labels):,} examples. {report.evaluation}".strip()
     yield _table(header, rows)
     if groups:
-        yield "Head, medium and tail are the most frequent third of the labels, the next, and the rarest; their F1 is macro-F1."
+        yield "Head, medium and tail are the most frequent third of the labels, the next and the rarest, by macro-F1."
 
 
 def _labels(report: ModelReport) -> str:
@@ -268,10 +265,10 @@ def _loss(loss: LossFacts) -> str:
 
 
 def _limits(contents: Contents, report: ModelReport) -> Iterator[str]:
-    yield f"It knows its {len(report.label_names)} labels and no others, as the data uses them and with the data's biases."
+    yield f"It knows its {len(report.label_names)} labels and no others, as its data uses them, biases included."
     counts = None if report.data is None else report.data.label_counts
     if counts is not None and (few := int((counts < FEW_EXAMPLES).sum())):
-        yield f"{few} labels have fewer than {FEW_EXAMPLES} training examples: what it says of them is not to be relied on."
+        yield f"{few} labels have fewer than {FEW_EXAMPLES} training examples: do not rely on what it says of them."
     if "classifier" in contents.kind:
         if report.thresholds is None:
             yield "Thresholds were not tuned: 0.5 misses many examples of rare labels. Tune them on data of your own."
@@ -297,10 +294,10 @@ def _license(report: ModelReport) -> str:
 
 def _citations(report: ModelReport) -> list[str]:
     data = "" if report.data is None else report.data.citation
-    return [CITATIONS, *([data.strip()] if data.strip() else [])]
+    return [CITATION, *([data.strip()] if data.strip() else [])]
 
 
-# Markdown ---------------------------------------------------------------------------------------------------------------
+# Markdown -------------------------------------------------------------------------------------------------------------
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
@@ -315,7 +312,7 @@ def _cell(text: str) -> str:
 
 
 def _duration(seconds: float) -> str:
-    hours, rest = divmod(int(round(seconds)), 3600)
+    hours, rest = divmod(round(seconds), 3600)
     minutes, left = divmod(rest, 60)
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {left} s" if minutes else f"{seconds:.1f} s"
 

@@ -168,8 +168,8 @@ def _check(graph: _Graph, session: Any, inputs: Mapping[str, Tensor]) -> None:
         difference = float((ours - torch.from_numpy(theirs)).abs().max() / ours.abs().max().clamp(min=1.0))
         if not difference <= TOLERANCE:
             raise RuntimeError(
-                f"The ONNX graph's {name} differ from torch's by {difference:.2g}, more than {TOLERANCE:g}: nothing was "
-                "written. Try another opset=, or other versions of torch and onnxscript."
+                f"The ONNX graph's {name} differ from torch's by {difference:.2g}, more than {TOLERANCE:g}: nothing "
+                "was written. Try another opset=, or other versions of torch and onnxscript."
             )
 
 

@@ -10,6 +10,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hf_mlcl.hub.staging import staged
+
 if TYPE_CHECKING:
     from huggingface_hub import CommitInfo
 
@@ -78,8 +80,8 @@ def push_folder(
 ) -> CommitInfo:
     """Upload a model's folder to a repository of the Hub, which is made if it is not there.
 
-    Only the files of a model go (`intended_files`). An interrupted push is simply repeated: what is there already is not
-    sent again, and the repository changes only once everything has arrived.
+    Only the files of a model go (`intended_files`). An interrupted push is simply repeated: what is there already is
+    not sent again, and the repository changes only once everything has arrived.
 
     Args:
         folder: What `save_pretrained`, `export_encoder`, `export_classifier` or the trainer has written.
@@ -102,10 +104,11 @@ def push_folder(
     repository = api.create_repo(repo_id, private=private, exist_ok=True)
     if revision is not None:
         api.create_branch(repository.repo_id, branch=revision, exist_ok=True)
+    _name_repository(Path(folder) / "README.md", repository.repo_id)
     logger.info("Uploading %s to %s; left behind: %s", ", ".join(files), repository.repo_id, ", ".join(left) or "none")
     return api.upload_folder(
         repo_id=repository.repo_id,
-        folder_path=folder,
+        folder_path=os.fspath(folder),
         allow_patterns=[glob.escape(name) for name in files],
         commit_message=commit_message,
         revision=revision,
@@ -162,6 +165,16 @@ def checked_files(folder: str | os.PathLike[str]) -> list[str]:
             f"folder={os.fspath(folder)!r} holds no model: there is no .safetensors or .onnx file in it.{hint}"
         )
     return files
+
+
+def _name_repository(card: Path, repo_id: str) -> None:
+    """Put the repository into the code of a card that was written before it was known."""
+    from hf_mlcl.hub.model_card import NO_REPOSITORY_YET
+
+    text = card.read_text(encoding="utf-8") if card.is_file() else ""
+    if NO_REPOSITORY_YET in text:
+        with staged(card.parent) as stage:
+            (stage / card.name).write_text(text.replace(NO_REPOSITORY_YET, repo_id), encoding="utf-8")
 
 
 def _matches(name: str, pattern: str) -> bool:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+from huggingface_hub.errors import HFValidationError
+from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 from scipy.special import expit, logit
 
 from hf_mlcl.metrics import LabelCounts, average_precision, decide, frequency_groups, multilabel_metrics
@@ -177,10 +180,6 @@ def calibrated(report: ModelReport, config: Any) -> ModelReport:
 
 def _base_model(config: Any) -> str | None:
     """The repository that a backbone came from; never a path on this machine."""
-    from pathlib import Path
-
-    from huggingface_hub.utils import HFValidationError, validate_repo_id
-
     name = str(getattr(config, "_name_or_path", "") or "")
     try:
         validate_repo_id(name)

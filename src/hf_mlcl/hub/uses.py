@@ -158,13 +158,12 @@ print(classify({inputs}, {every}))
 
 
 def _timm_use(model_id: str, last: str) -> Use:
-    source = "local-dir:" if Path(model_id).is_dir() else "hf-hub:"
     classes = "" if "sigmoid" in last else ", num_classes=0"
     code = f"""
 import timm
 from PIL import Image
 
-model = timm.create_model("{source}{model_id}", pretrained=True{classes}).eval()
+model = timm.create_model("hf-hub:{model_id}", pretrained=True{classes}).eval()
 transform = timm.data.create_transform(**timm.data.resolve_model_data_config(model))
 pixels = transform(Image.open("photo.jpg").convert("RGB")).unsqueeze(0)
 {last}
@@ -207,15 +206,12 @@ features = model.encode(["A text to be labelled."])
             found = [Use("With sentence-transformers", sentence), *found]
     if PROTOTYPES_FILE in contents.files:
         found.append(
-            Use("Labels by similarity to prototypes, after the lines above", _PROTOTYPES.format(_file(model_id)))
+            Use(
+                "Labels by similarity to prototypes, after the lines above",
+                _PROTOTYPES.format(model_id, PROTOTYPES_FILE),
+            )
         )
     return found
-
-
-def _file(model_id: str) -> str:
-    if Path(model_id).is_dir():
-        return f'"{Path(model_id) / PROTOTYPES_FILE}"'
-    return f'hf_hub_download("{model_id}", "{PROTOTYPES_FILE}")'
 
 
 _PROTOTYPES = """
@@ -224,7 +220,7 @@ import torch
 from huggingface_hub import hf_hub_download
 from safetensors import safe_open
 
-with safe_open({}, "pt") as file:
+with safe_open(hf_hub_download("{}", "{}"), "pt") as file:
     names, weights = json.loads(file.metadata()["labels"]), {{key: file.get_tensor(key) for key in file.keys()}}
 embeddings = torch.relu(torch.as_tensor(features) @ weights["projection_hidden"].T) @ weights["projection_out"].T
 scores = torch.cosine_similarity(embeddings[:, None], weights["prototypes"], dim=2)
@@ -236,12 +232,6 @@ def _uses_of_onnx(model_id: str, contents: Contents, image: bool) -> list[Use]:
     graphs = sorted(name for name in contents.files if name.endswith(".onnx"))
     if not graphs:
         return []
-    path = (
-        f'"{Path(model_id) / graphs[0]}"'
-        if Path(model_id).is_dir()
-        else f'hf_hub_download("{model_id}", "{graphs[0]}")'
-    )
-    load = "" if Path(model_id).is_dir() else "from huggingface_hub import hf_hub_download\n"
     kind, prepare = (
         ("AutoImageProcessor", 'Image.open("photo.jpg").convert("RGB"), return_tensors="np"')
         if image
@@ -253,9 +243,10 @@ def _uses_of_onnx(model_id: str, contents: Contents, image: bool) -> list[Use]:
     code = f"""
 import json
 import onnxruntime
-{load}{"from PIL import Image" + chr(10) if image else ""}from transformers import {kind}
+from huggingface_hub import hf_hub_download
+{"from PIL import Image" + chr(10) if image else ""}from transformers import {kind}
 
-session = onnxruntime.InferenceSession({path})
+session = onnxruntime.InferenceSession(hf_hub_download("{model_id}", "{graphs[0]}"))
 inputs = {kind}.from_pretrained("{model_id}")({prepare})
 wanted = {{item.name: inputs[item.name] for item in session.get_inputs()}}
 names = json.loads(session.get_modelmeta().custom_metadata_map["labels"])

@@ -112,12 +112,12 @@ def is_single(inputs: Inputs) -> bool:
     return isinstance(inputs, str | os.PathLike) or not hasattr(inputs, "__len__")
 
 
-def as_rows(inputs: Inputs) -> Sequence[Any]:
+def as_rows(inputs: Inputs) -> Any:
     """Inputs as a sequence; an empty one is refused."""
     rows = [inputs] if is_single(inputs) else inputs
     if len(rows) == 0:
         raise ValueError("inputs is empty: give at least one text or image.")
-    return rows  # type: ignore[no-any-return]
+    return rows
 
 
 @contextmanager

@@ -21,7 +21,8 @@ TILE_ROWS = 16_384
 class ExampleIndex:
     """An exact index of features: finds the examples whose cosine similarity to a query is highest.
 
-    It answers with row numbers, in the order of the features it was made of: ``data["train"][int(row)]`` is the example.
+    It answers with row numbers, in the order of the features it was made of: ``data["train"][int(row)]`` is the
+    example.
 
     Args:
         features: Of the examples (rows, size), such as `Encoder.features` or `trainer.extract_features` give them.
@@ -52,8 +53,8 @@ class ExampleIndex:
         q = F.normalize(as_features(queries, "queries").float(), dim=1)
         if q.shape[1] != self.features.shape[1]:
             raise ValueError(
-                f"queries has {q.shape[1]} numbers a row, but the index {self.features.shape[1]}: both must be features of "
-                "the same encoder."
+                f"queries has {q.shape[1]} numbers a row, but the index {self.features.shape[1]}: both must be "
+                "features of the same encoder."
             )
         if not 1 <= k <= len(self):
             raise ValueError(f"k must lie between 1 and the number of examples, {len(self)}; got {k}.")

@@ -37,7 +37,7 @@ class PrototypeClassifier:
         torch.Size([3, 2])
         >>> sorted(found["label"] for found in classify("a cat"))
         ['cat', 'dog']
-        >>> examples = PrototypeClassifier.from_examples(Encoder(model, tokenizer), ["a cat", "a dog"], [[1, 0], [0, 1]])
+        >>> examples = PrototypeClassifier.from_examples(classify.encoder, ["a cat", "a dog"], [[1, 0], [0, 1]])
         >>> examples("a dog", top_k=1)[0]["label"]
         'dog'
     """

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from hf_mlcl.hub import ModelReport
+from typing import Any
 
 
 class SharedModel:
     """A model whose ``push_to_hub`` is private at first, writes a real card and takes the processor along.
 
     Attributes:
-        report: Facts for its card, as far as whoever made the model knew them.
+        report: Facts for its card (`hf_mlcl.hub.ModelReport`), as far as whoever made the model knew them.
         processor: Its tokenizer or image processor, where whoever made the model had it.
     """
 
-    report: ModelReport | None = None
+    report: Any = None
     processor: Any = None
 
     def push_to_hub(

@@ -20,13 +20,19 @@ from hf_mlcl.evaluation.linear import LinearEvaluationResult
 from hf_mlcl.hub.report import DataFacts, LossFacts, ModelReport, SplitScores, calibrated, report_of_model
 from hf_mlcl.losses import CrossEntropyLoss, JoinedLoss
 from hf_mlcl.metrics import sigmoid
+from hf_mlcl.training.rows import evenly, label_ids
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from hf_mlcl.training import ContrastiveMultiLabelTrainer
+    from hf_mlcl.training.trainer import ContrastiveMultiLabelTrainer
 
 TEMPERATURES = (0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0)
+CONTRAST = (
+    "L = mean over anchors i of - sum_j T_ij log p_ij,  p_ij = exp(s_ij) / sum_k exp(s_ik),  s_ij = cos(z_i, z_j) / tau"
+)
+"""What all contrastive losses share; each has targets T of its own."""
+
 ROWS_IN_FIGURES = 1000
 MOST_LABELS_IN_A_MATRIX = 100
 
@@ -79,7 +85,7 @@ def training_report(
     return replace(report, **{name: value for name, value in facts.items() if value is not None})
 
 
-# Loss and settings ------------------------------------------------------------------------------------------------------
+# Loss and settings ----------------------------------------------------------------------------------------------------
 
 
 def _losses(loss: Any) -> dict[str, Any]:
@@ -94,7 +100,10 @@ def _loss_facts(name: str, loss: Any) -> LossFacts:
     from hf_mlcl.losses.registry import _LOSSES
 
     registered = name or next((known for known, cls in _LOSSES.items() if cls is type(loss)), type(loss).__name__)
-    return LossFacts(registered, getattr(loss, "formula", ""), getattr(loss, "citation", ""))
+    formula = getattr(loss, "formula", "")
+    if formula and _kind(loss) == "contrastive":
+        formula = f"{CONTRAST}\n{formula}"
+    return LossFacts(registered, formula, getattr(loss, "citation", ""))
 
 
 def _hyperparameters(args: Any, losses: dict[str, Any]) -> dict[str, Any]:
@@ -122,7 +131,7 @@ def _hyperparameters(args: Any, losses: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-# Data -------------------------------------------------------------------------------------------------------------------
+# Data -----------------------------------------------------------------------------------------------------------------
 
 
 def _data(given: str | None, dataset: Any, counts: npt.NDArray[np.int64] | None) -> DataFacts | None:
@@ -150,16 +159,14 @@ def _data(given: str | None, dataset: Any, counts: npt.NDArray[np.int64] | None)
 def _label_counts(dataset: Any, labels: int) -> npt.NDArray[np.int64] | None:
     if dataset is None or not hasattr(dataset, "__len__"):
         return None
-    from hf_mlcl.training.trainer import _label_ids
-
     try:
-        ids = [label for row in _label_ids(dataset) for label in row]
+        ids = [label for row in label_ids(dataset) for label in row]
     except (KeyError, TypeError):
         return None
     return np.bincount(np.asarray(ids, dtype=np.int64), minlength=labels)
 
 
-# Scores -----------------------------------------------------------------------------------------------------------------
+# Scores ---------------------------------------------------------------------------------------------------------------
 
 
 def _scores(evaluation: Any, trainer: Any) -> tuple[SplitScores | None, str]:
@@ -195,7 +202,7 @@ def _logged_metrics(history: Iterable[dict[str, Any]]) -> dict[str, float]:
     return found
 
 
-# Machine ----------------------------------------------------------------------------------------------------------------
+# Machine --------------------------------------------------------------------------------------------------------------
 
 
 def _hardware(args: Any) -> str:
@@ -236,13 +243,12 @@ def _versions() -> dict[str, str]:
     return found
 
 
-# Pictures ---------------------------------------------------------------------------------------------------------------
+# Pictures -------------------------------------------------------------------------------------------------------------
 
 
 def _figures(trainer: Any, report: ModelReport) -> dict[str, tuple[Figure, str]]:
     from hf_mlcl.evaluation import FrequencyCurve, project_2d, prototype_similarities, prr_by_temperature
     from hf_mlcl.evaluation.figures import draw_f1_by_frequency, draw_map, draw_prr, draw_similarities
-    from hf_mlcl.training.trainer import _evenly
 
     found: dict[str, tuple[Figure, str]] = {}
     names: Sequence[str] = report.label_names
@@ -250,9 +256,9 @@ def _figures(trainer: Any, report: ModelReport) -> dict[str, tuple[Figure, str]]
     dataset = next(iter(dataset.values())) if isinstance(dataset, dict) else dataset
     if hasattr(dataset, "__len__"):
         which = "validation" if trainer.eval_dataset is not None else "training"
-        features, labels = trainer.features_and_labels(_evenly(dataset, ROWS_IN_FIGURES))
+        features, labels = trainer.features_and_labels(evenly(dataset, ROWS_IN_FIGURES))
         if len(labels) == len(features) and len(features) > 2:
-            caption = f"{len(features):,} {which} examples, their features seen by PCA. Of several labels the rarest is shown."
+            caption = f"{len(features):,} {which} examples, their features by PCA. Of several labels the rarest shows."
             found["space.png"] = draw_map(project_2d(features), labels, names), caption
             if any(_kind(loss) == "contrastive" for loss in _losses(trainer.loss).values()):
                 prototypes = trainer.model.prototypes.weight.detach().float().cpu() if report.prototypes else None
@@ -261,8 +267,8 @@ def _figures(trainer: Any, report: ModelReport) -> dict[str, tuple[Figure, str]]
                     embeddings = trainer.model.projection(torch.from_numpy(features).to(weights)).float().cpu()
                 ratios = prr_by_temperature(embeddings, labels, TEMPERATURES, prototypes)
                 caption = (
-                    "Positive Regularisation Ratio: positive pairs that a contrastive loss without the regulariser would push "
-                    f"apart, among {which} examples."
+                    "Positive Regularisation Ratio: positive pairs that a contrastive loss without the regulariser "
+                    f"would push apart, among {which} examples."
                 )
                 if np.isfinite(ratios).all():
                     found["prr.png"] = draw_prr(TEMPERATURES, {trainer.args.loss: ratios}, paper=False), caption

@@ -123,12 +123,14 @@ def save_timm(
     model = copy.copy(model)  # whose description is changed, while its weights are shared
     model.pretrained_cfg = {**dict(model.pretrained_cfg), **_preprocessing(processor)}
     model.pretrained_cfg["architecture"] = config.architecture
-    described: dict[str, Any] = {"label_names": labels} if labels else {}
+    described: dict[str, Any] = {}
     if labels:
-        described["problem_type"] = "multi_label_classification"
+        described = {"label_names": labels, "problem_type": "multi_label_classification"}
+    if processor is not None and not hasattr(processor, "data_config"):  # timm's own is in config.json already
+        processor.save_pretrained(folder)
+        # transformers would otherwise take timm's transform for a local folder, and what was saved for the Hub's.
+        described["image_processor_type"] = type(processor).__name__
     save_for_hf(model, str(folder), described, model_args=config.model_args, safe_serialization=True)
-    if processor is not None and hasattr(processor, "save_pretrained") and not hasattr(processor, "data_config"):
-        processor.save_pretrained(folder)  # timm's own processor is in config.json already
 
 
 def _preprocessing(processor: Any) -> dict[str, Any]:

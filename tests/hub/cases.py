@@ -62,9 +62,9 @@ def images(count: int, seed: int) -> Dataset:
 
 
 def arguments(folder: Any, **settings: Any) -> ContrastiveTrainingArguments:
+    settings = {"max_steps": 3, **settings}
     return ContrastiveTrainingArguments(
         str(folder),
-        max_steps=3,
         per_device_train_batch_size=16,
         report_to="none",
         disable_tqdm=True,
@@ -79,7 +79,9 @@ def labelled() -> dict[str, Any]:
     return {"id2label": dict(enumerate(NAMES)), "label2id": {name: i for i, name in enumerate(NAMES)}}
 
 
-def text_case(folder: Any, architecture: str = "roberta", pooling: str = "first", config: Any = GRID) -> Case:
+def text_case(
+    folder: Any, architecture: str = "roberta", pooling: str = "first", config: Any = GRID, **settings: Any
+) -> Case:
     torch.manual_seed(0)
     splits = [texts(count, seed) for seed, count in enumerate((60, 30, 30))]
     tokenizer = word_tokenizer(splits[0]["text"])
@@ -88,7 +90,7 @@ def text_case(folder: Any, architecture: str = "roberta", pooling: str = "first"
     model = MLCLModel(MLCLConfig(backbone_config=backbone, pooling=pooling, projection_dim=8, **labelled()))
     data = [tokenize(split, tokenizer) for split in splits]
     trainer = ContrastiveMultiLabelTrainer(
-        model, arguments(folder), TextCollator(tokenizer, 3), data[0], data[1], processing_class=tokenizer
+        model, arguments(folder, **settings), TextCollator(tokenizer, 3), data[0], data[1], processing_class=tokenizer
     )
     trainer.train()
     result = trainer.linear_evaluate(*data, config=config)

@@ -11,13 +11,18 @@ import hashlib
 import json
 import re
 import threading
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from unittest.mock import patch
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import yaml
+from datasets import config as datasets_config
+from huggingface_hub import constants
 from huggingface_hub.utils import validate_repo_id
 from transformers.pipelines import SUPPORTED_TASKS
+from transformers.utils import hub as transformers_hub
 
 USER, TOKEN = "tester", "hf_" + "s3cret" * 6
 LFS_SUFFIXES = (".safetensors", ".onnx", ".parquet", ".png", ".bin", ".data")
@@ -73,6 +78,22 @@ class HubServer(ThreadingHTTPServer):
             "NO_PROXY": "127.0.0.1",
             "no_proxy": "127.0.0.1",
         }
+
+    def here(self, cache) -> ExitStack:
+        """Within it this process talks to this Hub, whose address `huggingface_hub` has read when it was imported."""
+        stack = ExitStack()
+        stack.enter_context(patch.dict("os.environ", self.environment(cache)))
+        template = self.url + "/{repo_id}/resolve/{revision}/{filename}"
+        for name, value in {
+            "ENDPOINT": self.url,
+            "HUGGINGFACE_CO_URL_TEMPLATE": template,
+            "HF_HUB_DISABLE_XET": True,
+            "HF_HUB_CACHE": str(cache),
+        }.items():
+            stack.enter_context(patch.object(constants, name, value))
+        stack.enter_context(patch.object(transformers_hub, "_hf_api", None))
+        stack.enter_context(patch.object(datasets_config, "HF_ENDPOINT", self.url))
+        return stack
 
     def handle_error(self, request, client_address):
         """A client that went away is what some tests are about."""

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
-import numpy as np
 import pytest
 import torch
 from transformers import (
@@ -16,10 +13,8 @@ from transformers import (
 )
 
 from hf_mlcl import MLCLConfig, MLCLForImageClassification, MLCLForSequenceClassification, MLCLModel
-from hf_mlcl.data import image_transform
 from hf_mlcl.hub import export_classifier
-from hub.cases import NAMES, ONE_HEAD, SIZE, image_case, labelled, text_case
-from hub.fresh import run
+from hub.cases import NAMES, labelled
 from models.test_modeling import TEXT_CONFIGS
 
 SMALL = {"vocab_size": 60, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
@@ -82,45 +77,6 @@ def test_what_cannot_be_exact_is_refused_with_its_reason_and_the_way_out(make, r
         export_classifier(make(), tmp_path / "model")
     assert "export_onnx" in str(error.value)
     assert not (tmp_path / "model").exists()
-
-
-def test_without_the_package_text_pipelines_give_the_probabilities_of_the_linear_evaluation(tmp_path):
-    case = text_case(tmp_path / "run", architecture="bert", config=ONE_HEAD)
-    export_classifier(case.result.classifier, tmp_path / "model", case.processor)
-    (tmp_path / "texts.json").write_text(json.dumps(case.inputs))
-    code = """
-        import json, sys
-        from transformers import pipeline
-
-        classify = pipeline("text-classification", model=sys.argv[1] + "/model", top_k=None, device="cpu")
-        print(json.dumps(classify(json.load(open(sys.argv[1] + "/texts.json")))))
-    """
-    found = json.loads(run(code, tmp_path, package=False).stdout)
-    scores = np.array([[{hit["label"]: hit["score"] for hit in hits}[name] for name in NAMES] for hits in found])
-    assert np.abs(scores - case.probabilities()).max() < 1e-5
-
-
-@pytest.mark.parametrize("name", ["resnet10t", "mobilenetv3_small_050"])
-def test_without_the_package_timm_gives_the_probabilities_of_the_linear_evaluation(name, tmp_path):
-    case = image_case(tmp_path / "run", name, ONE_HEAD)
-    export_classifier(case.result.classifier, tmp_path / "model", case.processor)
-    torch.save(torch.stack([image_transform(size=SIZE)(picture) for picture in case.inputs]), tmp_path / "pixels.pt")
-    code = """
-        import sys, numpy, timm, torch
-        from transformers import AutoModelForImageClassification
-
-        folder = sys.argv[1]
-        pixels = torch.load(folder + "/pixels.pt")
-        model = timm.create_model("local-dir:" + folder + "/model", pretrained=True).eval()
-        auto = AutoModelForImageClassification.from_pretrained(folder + "/model").eval()
-        print(list(auto.config.id2label.values()), auto.config.problem_type)
-        with torch.no_grad():
-            numpy.savez(folder + "/found.npz", timm=model(pixels).sigmoid(), auto=auto(pixels).logits.sigmoid())
-    """
-    assert run(code, tmp_path, package=False).stdout.strip() == f"{NAMES} multi_label_classification"
-    found = np.load(tmp_path / "found.npz")
-    for library in ("timm", "auto"):
-        assert np.abs(found[library] - case.probabilities()).max() < 1e-5, library
 
 
 def test_the_classifier_of_a_loss_on_logits_is_one_layer_and_can_be_exported(tmp_path):

@@ -114,7 +114,7 @@ def _hyperparameters(args: Any, losses: dict[str, Any]) -> dict[str, Any]:
         for parameter in inspect.signature(type(loss)).parameters:
             if parameter != "chunk_size" and isinstance(getattr(loss, parameter, None), int | float):
                 found[f"{name} {parameter}".strip()] = getattr(loss, parameter)
-    length = {"max_steps": args.max_steps} if args.max_steps > 0 else {"epochs": args.num_train_epochs}
+    length = {"steps": args.max_steps} if args.max_steps > 0 else {"epochs": args.num_train_epochs}
     batch = args.train_batch_size * args.gradient_accumulation_steps * args.world_size
     return found | {
         **length,

@@ -19,10 +19,10 @@ from hf_mlcl.data import (
     tokenize,
     word_tokenizer,
 )
+from hf_mlcl.data.download import hub_is_reachable
 from hf_mlcl.data.text import with_cleaning
 from hf_mlcl.data.transforms import IMAGENET_MEAN, IMAGENET_STD
 from hf_mlcl.experiments.arguments import SMALL_BACKBONE, ExperimentArguments
-from hf_mlcl.experiments.network import hub_is_reachable
 from hf_mlcl.training import ContrastiveTrainingArguments
 
 DEFAULT_BACKBONES = {"text": "roberta-base", "image": "timm/resnet50.a1_in1k"}

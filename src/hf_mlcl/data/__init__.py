@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from hf_mlcl.data.registry import corpus_builder, corpus_facts, list_corpora, load_corpus
     from hf_mlcl.data.stratification import stratified_parts
     from hf_mlcl.data.text import clean_text, tokenize, with_cleaning, word_tokenizer
-    from hf_mlcl.data.transforms import image_transform
+    from hf_mlcl.data.transforms import image_processor, image_transform
 
 _HOME = {
     "CorpusCard": "card",
@@ -44,6 +44,7 @@ _HOME = {
     "corpus_card": "card",
     "corpus_facts": "registry",
     "encode_labels": "labels",
+    "image_processor": "transforms",
     "image_transform": "transforms",
     "length_grouped_sampler": "batching",
     "list_corpora": "registry",
@@ -70,6 +71,7 @@ __all__ = [
     "corpus_card",
     "corpus_facts",
     "encode_labels",
+    "image_processor",
     "image_transform",
     "length_grouped_sampler",
     "list_corpora",

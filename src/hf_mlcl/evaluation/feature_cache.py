@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load, save_file
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 from torch import Tensor
 
 FORMAT = "1"
@@ -78,15 +78,14 @@ class FeatureCache:
         return self.load(key) is not None
 
     def load(self, key: str) -> dict[str, Tensor] | None:
-        """The tensors under `key`, or None if there are none that can be trusted."""
+        """The tensors under `key`, mapped from the disk, or None if there are none that can be trusted."""
         path = self.path(key)
         if not path.is_file():
             return None
         try:
-            content = path.read_bytes()  # read once: another process may put a new file in its place at any moment
-            tensors = load(content)
-            size = int.from_bytes(content[:8], "little")  # of the JSON header, where the format keeps metadata
-            header = json.loads(content[8 : 8 + size]).get("__metadata__", {})
+            with safe_open(path, framework="pt") as file:  # one handle: another process may replace the file meanwhile
+                header = file.metadata() or {}
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is no dict)
         except (SafetensorError, OSError, ValueError):
             return None
         if header.get("key") != key or header.get("checksum") != _checksum(tensors):

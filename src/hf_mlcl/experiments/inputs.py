@@ -8,20 +8,22 @@ from typing import Any
 
 import timm
 from datasets import DatasetDict
-from transformers import AutoTokenizer, BertConfig, ViTImageProcessor
+from transformers import AutoTokenizer, BertConfig
 
 from hf_mlcl import MLCLConfig, MLCLModel
 from hf_mlcl.data import (
     ImageCollator,
     TextCollator,
+    image_processor,
     image_transform,
+    list_corpora,
     load_corpus,
+    read_own_data,
     tokenize,
+    with_cleaning,
     word_tokenizer,
 )
 from hf_mlcl.data.download import hub_is_reachable
-from hf_mlcl.data.text import with_cleaning
-from hf_mlcl.data.transforms import IMAGENET_MEAN, IMAGENET_STD
 from hf_mlcl.experiments.arguments import SMALL_BACKBONE, ExperimentArguments
 from hf_mlcl.training import ContrastiveTrainingArguments
 
@@ -56,7 +58,14 @@ def load_data(experiment: ExperimentArguments, training: ContrastiveTrainingArgu
     if experiment.corpus is None:
         raise ValueError("corpus is missing: name one of list_corpora(), or data of your own.")
     with training.main_process_first(desc="loading the corpus"):
-        return load_corpus(experiment.corpus, size=experiment.size, data_dir=experiment.data_dir)
+        if experiment.corpus in list_corpora():
+            return load_corpus(experiment.corpus, size=experiment.size, data_dir=experiment.data_dir)
+        return read_own_data(
+            experiment.corpus,
+            text_column=experiment.text_column,
+            label_columns=experiment.label_columns,
+            label_delimiter=experiment.label_delimiter,
+        ).splits
 
 
 def prepare_inputs(
@@ -111,11 +120,7 @@ def _image_inputs(data: DatasetDict, label_names: list[str], experiment: Experim
     else:
         model = _from_backbone(name, label_names, experiment)
     augmented, plain = (ImageCollator(image_transform(size, train=train), len(label_names)) for train in (True, False))
-    # It does what `image_transform` does for evaluation, so that a pipeline sees the images as the evaluation did.
-    processor = ViTImageProcessor(
-        size={"height": size, "width": size}, image_mean=list(IMAGENET_MEAN), image_std=list(IMAGENET_STD)
-    )
-    return Inputs(model, data, processor, augmented, plain, "image")
+    return Inputs(model, data, image_processor(size), augmented, plain, "image")
 
 
 def _small_text_encoder(vocabulary: int, label_names: list[str], max_length: int) -> MLCLModel:

@@ -102,6 +102,8 @@ def run_experiment(
     seconds: dict[str, float] = {}
     start = time.perf_counter()
     checkpoint = _checkpoint(experiment, training)
+    # The Hub gets the finished classifier, and not every checkpoint on the way to it.
+    push, training.push_to_hub = training.push_to_hub, False
     set_seed(training.seed)
     with _measured(seconds, "data"):
         data = load_data(experiment, training) if data is None else data
@@ -137,8 +139,8 @@ def run_experiment(
         _save_model(trainer.model, inputs.processor, result.folder / "encoder")
         _save_model(evaluated.classifier, inputs.processor, result.folder / "classifier")
         result.save()
-    if training.push_to_hub:
-        trainer.push_to_hub()
+        if push:
+            _push(result.folder / "classifier", training)
     return result
 
 
@@ -231,11 +233,8 @@ def _training_passes(
     if inputs.kind == "text" or augmented_passes == 0:
         features, labels = trainer.features_and_labels(inputs.data["train"])
         return [features], labels
-    trainer.eval_data_collator = inputs.train_collator
-    try:
-        passes = [trainer.features_and_labels(inputs.data["train"]) for _ in range(augmented_passes)]
-    finally:
-        trainer.eval_data_collator = inputs.eval_collator
+    numbers = range(1, augmented_passes + 1)
+    passes = [trainer.features_and_labels(inputs.data["train"], number) for number in numbers]
     return [features for features, _ in passes], passes[0][1]
 
 
@@ -256,6 +255,14 @@ def _label_counts(rows: Any, num_labels: int) -> npt.NDArray[np.int64]:
 
 
 # Folders --------------------------------------------------------------------------------------------------------------
+
+
+def _push(classifier: Path, training: ContrastiveTrainingArguments) -> None:
+    from hf_mlcl.hub import push_folder
+
+    private = True if training.hub_private_repo is None else training.hub_private_repo
+    name = training.hub_model_id or Path(training.output_dir).name
+    push_folder(classifier, name, private=private, token=training.hub_token)
 
 
 def _checkpoint(experiment: ExperimentArguments, training: ContrastiveTrainingArguments) -> str | None:

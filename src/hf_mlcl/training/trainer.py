@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import random
+import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +15,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
-from transformers import Trainer
+from transformers import Trainer, set_seed
 
 from hf_mlcl.data.collators import TextCollator
 from hf_mlcl.evaluation import LinearEvaluationConfig, LinearEvaluationResult, linear_evaluate
@@ -283,6 +285,7 @@ class ContrastiveMultiLabelTrainer(Trainer):
         *,
         config: LinearEvaluationConfig | None = None,
         cache_dir: str | os.PathLike[str] | None = None,
+        augmented_passes: int = 0,
     ) -> LinearEvaluationResult:
         """The study's linear evaluation of the frozen features: three heads a grid point, a grid point a label.
 
@@ -292,16 +295,28 @@ class ContrastiveMultiLabelTrainer(Trainer):
             test: Rows to report; may be left out.
             config: Grid and settings; the study's for AAPD and BGC if not given.
             cache_dir: Where to keep features for the next call with the same weights and the same `datasets.Dataset`.
+            augmented_passes: Encode `train` so many times with the training collator, which augments images; each epoch
+                of the heads takes the next pass. With 0 it is encoded once, plainly, as validation and test always are.
+                A pass takes rows x hidden x 4 bytes: of memory, or of the disk where there is a `cache_dir`.
 
         Returns:
             The result, whose ``classifier`` predicts the same probabilities from texts or images.
         """
-        learned = self._cached_features(train, cache_dir)
+        if augmented_passes < 0:
+            raise ValueError(f"augmented_passes must be 0 or the number of passes, but is {augmented_passes}.")
+        passes = range(1, augmented_passes + 1)
+        learned = [self._cached_features(train, cache_dir, number) for number in passes or [None]]
+        if len(learned) > 1 and np.array_equal(learned[0][0], learned[1][0]):
+            warnings.warn(
+                f"augmented_passes={augmented_passes}, but two passes have the same features: the data_collator does "
+                "not augment. Give the trainer one that does, and the plain one as eval_data_collator.",
+                stacklevel=2,
+            )
         chosen_on = self._cached_features(validation, cache_dir)
         reported = (None, None) if test is None else self._cached_features(test, cache_dir)
         result = linear_evaluate(
-            learned[0],
-            learned[1],
+            [features for features, _ in learned],
+            learned[0][1],
             chosen_on[0],
             chosen_on[1],
             reported[0],
@@ -316,49 +331,82 @@ class ContrastiveMultiLabelTrainer(Trainer):
         kind = MLCLForImageClassification if images else MLCLForSequenceClassification
         return replace(result, classifier=kind.from_encoder(self.model, result.weight, result.bias))
 
-    def _cached_features(self, dataset: Any, cache_dir: str | os.PathLike[str] | None) -> tuple[Any, Any]:
+    def _cached_features(
+        self, dataset: Any, cache_dir: str | os.PathLike[str] | None, augmented_pass: int | None = None
+    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
         fingerprint = getattr(dataset, "_fingerprint", None)
         if cache_dir is None or fingerprint is None:
-            return self.features_and_labels(dataset)
+            return self.features_and_labels(dataset, augmented_pass)
+        collator = self.data_collator if augmented_pass else self.eval_data_collator or self.data_collator
         processing = {
             "pooling": self.model.config.pooling,
-            "collator": repr(self.eval_data_collator or self.data_collator),
+            "precision": self.accelerator.mixed_precision,
+            "collator": repr(collator),
+            "augmentation": augmented_pass and [self.args.seed, augmented_pass],
         }
         key = feature_key(self.model.backbone.state_dict(), fingerprint, processing)
-
-        def compute() -> dict[str, Tensor]:
-            features, labels = self.features_and_labels(dataset)
-            return {"features": torch.from_numpy(features), "labels": torch.from_numpy(labels)}
-
-        found = FeatureCache(cache_dir).get_or_compute(key, compute)
-        return found["features"].numpy(), found["labels"].numpy()
+        cache = FeatureCache(cache_dir)
+        stored = cache.load(key)
+        # All ranks compute together or not at all: a rank that has found its file would be waited for for ever.
+        present = torch.tensor([stored is not None], dtype=torch.long, device=self.args.device)
+        present_everywhere = bool(self.accelerator.gather(present).all())
+        if stored is None or not present_everywhere:
+            features, labels = self.features_and_labels(dataset, augmented_pass)
+            if self.accelerator.is_local_main_process:
+                cache.save(key, {"features": torch.from_numpy(features), "labels": torch.from_numpy(labels)})
+            self.accelerator.wait_for_everyone()
+            stored = cache.load(key)  # mapped from the disk: what was computed can go
+            if stored is None:
+                return features, labels
+        return stored["features"].numpy(), stored["labels"].numpy()
 
     @torch.no_grad()
-    def features_and_labels(self, dataset: Any) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+    def features_and_labels(
+        self, dataset: Any, augmented_pass: int | None = None
+    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
         """`extract_features`, and the multi-hot labels of the same rows; no columns of labels where there are none.
 
         Args:
             dataset: Rows for the collator.
+            augmented_pass: Make the batches with the training collator and random numbers of this pass's own, the same
+                in every call. None makes them as evaluation does.
         """
         _check_not_empty(dataset=dataset)
-        was_training = self.model.training
+        was_training, drop_last = self.model.training, self.args.dataloader_drop_last
         model = self.accelerator.prepare_model(self.model, evaluation_mode=True)
         model.eval()
         features, labels = [], []
+        seed = augmented_pass and [self.args.seed, augmented_pass, self.args.process_index]
         try:
-            with self._eval_collator():  # without a sampler, rows come in their order
+            self.args.dataloader_drop_last = False  # meant for training: no row is left out here
+            with nullcontext() if augmented_pass else self._eval_collator():  # no sampler: rows come in their order
                 loader = self._get_dataloader(dataset, "features", self.args.eval_batch_size)
-            for batch in loader:
-                batch = _first_view(self._prepare_inputs(batch))
-                label = batch.pop("labels", None)
-                rows = model(**batch).features.float()
-                features.append(self.accelerator.gather_for_metrics(rows.contiguous()).cpu())
-                if label is not None:
-                    labels.append(self.accelerator.gather_for_metrics(label.float().contiguous()).cpu())
+            with _random_numbers(seed) if seed else nullcontext():
+                for batch in loader:
+                    batch = _first_view(self._prepare_inputs(batch))
+                    label = batch.pop("labels", None)
+                    rows = model(**batch).features.float()
+                    features.append(self.accelerator.gather_for_metrics(rows.contiguous()).cpu())
+                    if label is not None:
+                        labels.append(self.accelerator.gather_for_metrics(label.float().contiguous()).cpu())
         finally:
+            self.args.dataloader_drop_last = drop_last
             self.model.train(was_training)
         empty = torch.zeros(0, self.model.config.num_labels)
         return torch.cat(features).numpy(), (torch.cat(labels) if labels else empty).numpy()
+
+
+@contextmanager
+def _random_numbers(seed: list[int]) -> Iterator[None]:
+    """Python, numpy and torch draw from `seed`, as do the workers of a loader, and afterwards go on as before."""
+    before = random.getstate(), np.random.get_state()  # noqa: NPY002
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+        set_seed(int(np.random.SeedSequence(seed).generate_state(1)[0]))
+        try:
+            yield
+        finally:
+            random.setstate(before[0])
+            np.random.set_state(before[1])  # noqa: NPY002
 
 
 def _first_view(inputs: dict[str, Any]) -> dict[str, Any]:

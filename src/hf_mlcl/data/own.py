@@ -154,6 +154,21 @@ def read_own_data(
     return data
 
 
+def content_of(source: str | os.PathLike[str], kind: str, column: str | None = None) -> list[str]:
+    """The texts, or the paths of the images, in a file; labels are not looked for.
+
+    Args:
+        source: A CSV, TSV, JSON, JSON Lines or Parquet file.
+        kind: ``"text"`` or ``"image"``.
+        column: The column, where it is not found by itself.
+    """
+    raw, _ = _read(os.fspath(source))
+    found, name = _content_column(raw, _columns(raw), column, set())
+    if found != kind:
+        raise CorpusFormatError(f"{os.fspath(source)} has {found}s in column {name!r}, but {kind}s are wanted.")
+    return ["" if value is None else str(value) for value in raw["train"][name]]
+
+
 # Files ----------------------------------------------------------------------------------------------------------------
 
 

@@ -80,7 +80,7 @@ def prepare_inputs(
     """
     data = DatasetDict(
         {
-            split: _sample(rows, experiment.max_train_samples if split == "train" else experiment.max_eval_samples)
+            split: sample_rows(rows, experiment.max_train_samples if split == "train" else experiment.max_eval_samples)
             for split, rows in data.items()
         }
     )
@@ -91,7 +91,8 @@ def prepare_inputs(
         return _text_inputs(data, label_names, experiment)
 
 
-def _sample(rows: Any, most: int | None) -> Any:
+def sample_rows(rows: Any, most: int | None) -> Any:
+    """At most `most` rows, drawn with a fixed seed: a smaller number gives a part of a larger."""
     if most is None or most >= len(rows):
         return rows
     return rows.shuffle(seed=SAMPLE_SEED).select(range(most))

@@ -20,7 +20,7 @@ import numpy.typing as npt
 import torch
 from datasets import DatasetDict
 from torch import Tensor
-from transformers import set_seed
+from transformers import PrinterCallback, ProgressCallback, set_seed
 from transformers.trainer_utils import get_last_checkpoint
 
 from hf_mlcl import ContrastiveMultiLabelTrainer, MLCLForImageClassification, MLCLForSequenceClassification
@@ -76,7 +76,11 @@ class ExperimentResult:
 
 
 def run_experiment(
-    experiment: ExperimentArguments, training: ContrastiveTrainingArguments, data: DatasetDict | None = None
+    experiment: ExperimentArguments,
+    training: ContrastiveTrainingArguments,
+    data: DatasetDict | None = None,
+    *,
+    quiet: bool = False,
 ) -> ExperimentResult:
     """Train an encoder, evaluate it as the study does for its kind of loss, and save everything.
 
@@ -88,14 +92,14 @@ def run_experiment(
         experiment: Data, backbone and evaluation.
         training: The loss and how to train.
         data: The splits, where they are not those of ``experiment.corpus``.
+        quiet: Whether to print nothing, neither progress nor logs.
 
     Example:
         >>> import tempfile
         >>> from hf_mlcl.experiments import Recipe, build_experiment
         >>> settings = {"backbone": "small", "max_train_samples": 64, "max_eval_samples": 32, "max_steps": 2}
-        >>> settings |= {"output_dir": tempfile.mkdtemp(), "report_to": "none", "disable_tqdm": True, "use_cpu": True}
-        >>> result = run_experiment(*build_experiment(Recipe("toy_text"), settings))  # doctest: +ELLIPSIS
-        {...}
+        >>> settings |= {"output_dir": tempfile.mkdtemp(), "report_to": "none", "use_cpu": True}
+        >>> result = run_experiment(*build_experiment(Recipe("toy_text"), settings), quiet=True)
         >>> sorted(path.name for path in result.folder.iterdir() if "checkpoint" not in path.name)
         ['classifier', 'encoder', 'metrics.json']
     """
@@ -122,6 +126,10 @@ def run_experiment(
         processing_class=inputs.processor,
         eval_data_collator=inputs.eval_collator,
     )
+    if quiet:
+        training.disable_tqdm = True
+        for printing in (PrinterCallback, ProgressCallback):
+            trainer.remove_callback(printing)
     with _measured(seconds, "train"):
         outcome = trainer.train(resume_from_checkpoint=checkpoint)
     with _measured(seconds, "evaluate"):

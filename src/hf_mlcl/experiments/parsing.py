@@ -59,7 +59,7 @@ def parse_settings(argv: Sequence[str], description: str | None = None) -> dict[
 
     Example:
         >>> parse_settings(["--learning_rate", "2e-5", "--size", "small"])
-        {'size': 'small', 'learning_rate': 2e-05}
+        {'learning_rate': 2e-05, 'size': 'small'}
     """
     given = vars(_parser(description).parse_args(list(argv)))
     from_file = read_settings(given.pop("config")) if "config" in given else {}

@@ -23,7 +23,7 @@ def run_experiment_of(run: Run, folder: Path) -> Mapping[str, Any]:
         folder: Gets everything that `run_experiment` saves.
 
     Returns:
-        Its ``metrics`` and ``seconds``.
+        Its ``metrics`` and ``seconds``, and all ``settings``, also those that the study file left as they are.
     """
     from hf_mlcl.experiments import build_experiment, run_experiment, study_recipe
 
@@ -36,7 +36,7 @@ def run_experiment_of(run: Run, folder: Path) -> Mapping[str, Any]:
     result = run_experiment(*build_experiment(study_recipe(settings["corpus"]), settings))
     # HF counts the training loss from where a training was resumed: it would depend on interruptions.
     metrics = {name: value for name, value in result.metrics.items() if name != "train_loss"}
-    return {"metrics": metrics, "seconds": result.seconds}
+    return {"metrics": metrics, "seconds": result.seconds, "settings": result.settings}
 
 
 def expanded(path: str) -> str:

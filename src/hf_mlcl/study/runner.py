@@ -30,8 +30,8 @@ from hf_mlcl.study.specification import Run, Study
 from hf_mlcl.study.worklist import HEARTBEAT_SECONDS, LEASE_SECONDS, Claim, RunStatus, Worker, WorkList, write_json
 
 Runner = Callable[[Run, Path], Mapping[str, Any]]
-"""Does a run in a folder of its own, where it may find what an interrupted attempt left, and returns ``metrics`` and
-``seconds``, two mappings from names to numbers."""
+"""Does a run in a folder of its own, where it may find what an interrupted attempt left, and returns ``metrics``,
+``seconds`` (mappings from names to numbers) and, if it likes, ``settings``."""
 
 LIBRARIES = (
     "hf-mlcl",
@@ -252,6 +252,7 @@ def _run_and_record(claim: Claim, runner: Runner) -> None:
     result = {
         "metrics": {name: float(value) for name, value in outcome["metrics"].items()},
         "seconds": {**outcome.get("seconds", {}), "total": time.perf_counter() - clock},
+        "settings": outcome.get("settings", claim.run.arguments),
         "started": begun,
         "finished": time.time(),
         "attempt": claim.attempt,

@@ -272,7 +272,8 @@ class WorkList:
 
 
 def _last_attempt(folder: Path) -> int:
-    numbers = (re.fullmatch(r"attempt-(\d+)\.json", name) for name in os.listdir(folder))
+    names = os.listdir(folder) if folder.is_dir() else []
+    numbers = (re.fullmatch(r"attempt-(\d+)\.json", name) for name in names)
     return max((int(number.group(1)) for number in numbers if number), default=0)
 
 

@@ -26,6 +26,7 @@ from transformers.trainer_utils import get_last_checkpoint
 from hf_mlcl import ContrastiveMultiLabelTrainer, MLCLForImageClassification, MLCLForSequenceClassification
 from hf_mlcl.evaluation import LinearEvaluationConfig, linear_evaluate, space_quality
 from hf_mlcl.experiments.arguments import ExperimentArguments
+from hf_mlcl.experiments.decisions import save_decisions
 from hf_mlcl.experiments.inputs import Inputs, load_data, prepare_inputs
 from hf_mlcl.experiments.recipe import on_logits_only
 from hf_mlcl.metrics import compute_single_label_metrics, decide, f1, multilabel_metrics, sigmoid
@@ -84,9 +85,9 @@ def run_experiment(
 ) -> ExperimentResult:
     """Train an encoder, evaluate it as the study does for its kind of loss, and save everything.
 
-    ``training.output_dir`` gets ``encoder/``, ``classifier/``, ``metrics.json`` and the checkpoints. It works in one
-    process or in many, of which the first writes. ``training.resume_from_checkpoint`` (a folder, or ``"last"``) goes on
-    with an interrupted training.
+    ``training.output_dir`` gets ``encoder/``, ``classifier/``, ``metrics.json``, ``test_decisions.npz`` (what was
+    decided for each test row) and the checkpoints. It works in one process or in many, of which the first writes.
+    ``training.resume_from_checkpoint`` (a folder, or ``"last"``) goes on with an interrupted training.
 
     Args:
         experiment: Data, backbone and evaluation.
@@ -101,7 +102,7 @@ def run_experiment(
         >>> settings |= {"output_dir": tempfile.mkdtemp(), "report_to": "none", "use_cpu": True}
         >>> result = run_experiment(*build_experiment(Recipe("toy_text"), settings), quiet=True)
         >>> sorted(path.name for path in result.folder.iterdir() if "checkpoint" not in path.name)
-        ['classifier', 'encoder', 'metrics.json']
+        ['classifier', 'encoder', 'metrics.json', 'test_decisions.npz']
     """
     seconds: dict[str, float] = {}
     start = time.perf_counter()
@@ -146,6 +147,7 @@ def run_experiment(
     if trainer.is_world_process_zero():
         _save_model(trainer.model, inputs.processor, result.folder / "encoder")
         _save_model(evaluated.classifier, inputs.processor, result.folder / "classifier")
+        save_decisions(result.folder, *evaluated.test)
         result.save()
         if push:
             _push(result.folder / "classifier", training)
@@ -160,6 +162,8 @@ class _Evaluated:
     metrics: dict[str, float]
     per_label: list[dict[str, Any]]
     classifier: Any
+    test: tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]
+    """Labels and decisions."""
 
 
 def _evaluate(trainer: ContrastiveMultiLabelTrainer, inputs: Inputs, experiment: ExperimentArguments) -> _Evaluated:
@@ -209,7 +213,7 @@ def _evaluate(trainer: ContrastiveMultiLabelTrainer, inputs: Inputs, experiment:
             strict=True,
         )
     ]
-    return _Evaluated(metrics, per_label, classifier)
+    return _Evaluated(metrics, per_label, classifier, (test_labels, decisions))
 
 
 def _logits(features: Array, weight: Tensor, bias: Tensor) -> Array:

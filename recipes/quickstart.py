@@ -22,14 +22,12 @@ GROUPS = ("rare", "medium", "frequent")
 
 
 def compare(
-    corpus: str, losses: Sequence[str], epochs: float | None, seed: int, output_dir: str
+    corpus: str, losses: Sequence[str], settings: dict[str, Any], output_dir: str
 ) -> Iterator[ExperimentResult]:
     """Train with one loss after the other, on the same data, with the same encoder and budget."""
     for loss in losses:
-        settings: dict[str, Any] = {"loss": loss, "seed": seed, "output_dir": f"{output_dir}/{loss}", "overwrite": True}
-        if epochs is not None:
-            settings["num_train_epochs"] = epochs
-        yield run_experiment(*build_experiment(study_recipe(corpus), settings), quiet=True)
+        chosen = {**settings, "loss": loss, "output_dir": f"{output_dir}/{loss}", "overwrite": True}
+        yield run_experiment(*build_experiment(study_recipe(corpus), chosen), quiet=True)
 
 
 def keep_best(results: Sequence[ExperimentResult], output_dir: str) -> tuple[str, Path]:

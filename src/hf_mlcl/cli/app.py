@@ -57,14 +57,22 @@ def _options(
     version: Annotated[bool, typer.Option("--version", help="Print the version and stop.", is_eager=True)] = False,
 ) -> None:
     if version:
-        from importlib.metadata import version as installed
+        from hf_mlcl.cli.doctor import installed_version
 
-        print(installed("hf-mlcl"))
+        print(installed_version("hf-mlcl") or "unknown: the package is used without being installed")
         raise typer.Exit
 
 
-@app.command(rich_help_panel="Start here")
+FURTHER: dict[str, Any] = {
+    "context_settings": {"allow_extra_args": True, "ignore_unknown_options": True},
+    "epilog": "Any training argument may follow: --learning_rate 2e-5 --bf16 --max_train_samples 500 --config FILE",
+}
+"""For commands that hand further arguments on to the training."""
+
+
+@app.command(rich_help_panel="Start here", **FURTHER)
 def demo(
+    ctx: typer.Context,
     corpus: Annotated[str, typer.Option(help="toy_text or toy_images; both are built in.")] = "toy_text",
     losses: Annotated[str, typer.Option(help="Losses to compare, separated by commas.")] = "bce,zlpr,reg,reg+zlpr",
     epochs: Annotated[float | None, typer.Option(help="Training epochs; the recipe's if not set.")] = None,
@@ -79,7 +87,7 @@ def demo(
     """
     from hf_mlcl.cli.demo import run
 
-    run(corpus, [loss.strip() for loss in losses.split(",")], epochs, seed, output_dir, as_json)
+    run(corpus, [loss.strip() for loss in losses.split(",")], epochs, seed, output_dir, ctx.args, as_json)
 
 
 @app.command(rich_help_panel="Start here")
@@ -119,11 +127,7 @@ def doctor(
     run(data_dir, as_json)
 
 
-@app.command(
-    rich_help_panel="Your data",
-    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
-    epilog="Any training argument may follow: --learning_rate 2e-5 --bf16 --seed 3 --config settings.yaml",
-)
+@app.command(rich_help_panel="Your data", **FURTHER)
 def train(
     ctx: typer.Context,
     data: Annotated[

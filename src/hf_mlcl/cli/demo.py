@@ -13,7 +13,15 @@ from hf_mlcl.cli.predict import quiet_libraries
 EXAMPLE = "some text"
 
 
-def run(corpus: str, losses: Sequence[str], epochs: float | None, seed: int, output_dir: str, as_json: bool) -> None:
+def run(
+    corpus: str,
+    losses: Sequence[str],
+    epochs: float | None,
+    seed: int,
+    output_dir: str,
+    further: Sequence[str],
+    as_json: bool,
+) -> None:
     """Train with every loss, print a table, draw a picture, keep the best classifier.
 
     Args:
@@ -22,8 +30,10 @@ def run(corpus: str, losses: Sequence[str], epochs: float | None, seed: int, out
         epochs: Training epochs.
         seed: Of weights and batches.
         output_dir: Where to put everything.
+        further: Arguments of the training, as they came.
         as_json: For programs.
     """
+    from hf_mlcl.experiments.parsing import parse_settings
     from hf_mlcl.losses import build_loss
     from hf_mlcl.recipes.quickstart import METRICS, compare, draw, keep_best
 
@@ -32,12 +42,15 @@ def run(corpus: str, losses: Sequence[str], epochs: float | None, seed: int, out
     try:
         for loss in losses:
             build_loss(loss)
+        settings = parse_settings(further)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
     quiet_libraries()
+    if epochs is not None:
+        settings["num_train_epochs"] = epochs
     say(f"Training a small encoder on {corpus} with {len(losses)} losses, one after the other")
     results = []
-    for result in compare(corpus, losses, epochs, seed, output_dir):
+    for result in compare(corpus, losses, {**settings, "seed": seed}, output_dir):
         results.append(result)
         score, seconds = result.metrics["test_macro_f1"], result.seconds["total"]
         say(f"  {result.settings['loss']:<10} macro-F1 {score:.4f} after {seconds:.0f} s")

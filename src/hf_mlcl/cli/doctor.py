@@ -45,21 +45,29 @@ def _versions() -> list[list[str]]:
     rows = [["Python", python, "ok" if sys.version_info >= (3, 10) else "mend: 3.10 is the least"]]
     required = {
         line.split(">=")[0].strip(): line.split(">=")[1].split(";")[0].strip()
-        for line in importlib.metadata.requires("hf-mlcl") or []
+        for line in _requirements()
         if ">=" in line and "extra" not in line
     }
     for name in NEEDED:
-        version = _version(name)
+        version = installed_version(name)
         least = required.get(name, required.get(name.replace("_", "-"), "0"))
         fine = version is not None and _number(version) >= _number(least)
         rows.append([name, version or "missing", "ok" if fine else f"mend: pip install '{name}>={least}'"])
     for name, use in OPTIONAL.items():
-        version = _version(name)
+        version = installed_version(name)
         rows.append([name, version or "missing", "ok" if version else f"only for {use}"])
     return rows
 
 
-def _version(name: str) -> str | None:
+def _requirements() -> list[str]:
+    try:
+        return importlib.metadata.requires("hf-mlcl") or []
+    except importlib.metadata.PackageNotFoundError:  # used from its folder, without being installed
+        return []
+
+
+def installed_version(name: str) -> str | None:
+    """The version of an installed package, if it is."""
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:

@@ -254,8 +254,12 @@ def _with_image_paths(rows: Dataset, folder: Path) -> Dataset:
     for column in (name for name in rows.column_names if name.lower() in IMAGE_NAMES):
         values = rows[column]
         if all(isinstance(value, str) and value.lower().endswith(IMAGE_ENDINGS) for value in values):
-            return rows.remove_columns(column).add_column(column, [str(folder / value) for value in values])
+            return rows.map(_with_folder, fn_kwargs={"column": column, "folder": str(folder.resolve())})
     return rows
+
+
+def _with_folder(row: dict[str, Any], column: str, folder: str) -> dict[str, str]:
+    return {column: os.path.join(folder, row[column])}
 
 
 # Columns --------------------------------------------------------------------------------------------------------------

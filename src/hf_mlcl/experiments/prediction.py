@@ -32,9 +32,12 @@ class Predictor:
         from transformers import AutoConfig, pipeline
 
         import hf_mlcl.models  # noqa: F401  # makes the Auto classes know our classifiers
+        from hf_mlcl.data.download import hub_is_reachable
 
         self.model = str(classifier_folder(model))
         try:
+            if not Path(self.model).is_dir() and not hub_is_reachable():
+                raise ValueError("it is no folder here, and the Hub cannot be reached")
             config = AutoConfig.from_pretrained(self.model)
             architecture = (config.architectures or ["unknown"])[0]
             if not architecture.endswith(("ForSequenceClassification", "ForImageClassification")):

@@ -137,7 +137,7 @@ def run_experiment(
         evaluated = _evaluate(trainer, inputs, experiment)
     seconds["total"] = time.perf_counter() - start
     result = ExperimentResult(
-        metrics={**evaluated.metrics, "train_loss": float(outcome.training_loss), **_last_logged(trainer, "prr")},
+        metrics={**evaluated.metrics, "train_loss": float(outcome.training_loss), **_prr(trainer)},
         per_label=evaluated.per_label,
         seconds={name: round(value, 2) for name, value in seconds.items()},
         folder=Path(training.output_dir),
@@ -326,9 +326,11 @@ def _measured(seconds: dict[str, float], step: str) -> Iterator[None]:
     seconds[step] = time.perf_counter() - start
 
 
-def _last_logged(trainer: ContrastiveMultiLabelTrainer, name: str) -> dict[str, float]:
-    values = [entry[name] for entry in trainer.state.log_history if name in entry]
-    return {name: float(values[-1])} if values else {}
+def _prr(trainer: ContrastiveMultiLabelTrainer) -> dict[str, float]:
+    """The ratio that was logged last, or that of all steps where there were too few for a log."""
+    logs = [*trainer.state.log_history, trainer.statistics.flush()]
+    values = [float(entry["prr"]) for entry in logs if "prr" in entry]
+    return {"prr": values[max(0, len(values) - 2)]} if values else {}
 
 
 def _settings(experiment: ExperimentArguments, training: ContrastiveTrainingArguments) -> dict[str, Any]:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import typer
 
+from hf_mlcl.cli.libraries import quiet_libraries
 from hf_mlcl.cli.output import print_json, print_table, say
-from hf_mlcl.cli.predict import quiet_libraries
 
 EXAMPLE = "some text"
 

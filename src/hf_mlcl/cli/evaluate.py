@@ -8,8 +8,9 @@ from typing import Any
 
 import typer
 
+from hf_mlcl.cli.libraries import quiet_libraries
 from hf_mlcl.cli.output import print_json, print_table
-from hf_mlcl.cli.predict import chosen_model, quiet_libraries
+from hf_mlcl.cli.predict import chosen_model
 
 SPLITS = ("train", "validation", "test")
 

@@ -32,12 +32,13 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[Any]], title: s
     if sys.stdout.isatty():
         from rich.console import Console
         from rich.table import Table
+        from rich.text import Text  # taken as it is: a formula's [brackets] are no markup
 
         table = Table(title=title or None, title_justify="left", header_style="bold")
         for heading, right in zip(headings, numeric, strict=True):
             table.add_column(heading, justify="right" if right else "left", overflow="fold")
         for row in cells:
-            table.add_row(*row)
+            table.add_row(*map(Text, row))
         Console().print(table)
         return
     if title:

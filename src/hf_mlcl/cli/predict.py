@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from hf_mlcl.cli.libraries import quiet_libraries
 from hf_mlcl.cli.output import print_json, print_table, say
 
 LONGEST = 60
@@ -150,13 +151,3 @@ def _write_csv(
             labels = "|".join(name for name, is_chosen in zip(names, decided, strict=True) if is_chosen)
             writer.writerow([one["input"], labels, *(f"{value:.6f}" for value in row)])
     os.replace(draft, output)
-
-
-def quiet_libraries() -> None:
-    """No bars and no notes of the libraries below: what is printed is the result."""
-    import datasets
-    from transformers.utils import logging
-
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    datasets.disable_progress_bars()

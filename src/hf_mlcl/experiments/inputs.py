@@ -167,7 +167,7 @@ def _tokenizer(name: str) -> Any:
 
 def _no_backbone(name: str, error: Exception) -> str:
     return (
-        f"The backbone {name!r} cannot be had: {' '.join(str(error).split())}\n"
+        f"The backbone {name!r} cannot be had: {' '.join(str(error.__cause__ or error).split())}\n"
         f"Give --backbone a local folder with its weights and tokenizer, the name of a model on the Hub while you are "
         f"online, a timm architecture (with --backbone_weights FILE, or --pretrained False for random weights), or "
         f"{SMALL_BACKBONE!r}: a small encoder that learns from nothing and needs no download."

@@ -23,8 +23,10 @@ if TYPE_CHECKING:
         CorpusWarning,
     )
     from hf_mlcl.data.labels import encode_labels
+    from hf_mlcl.data.own import OwnData, read_own_data
     from hf_mlcl.data.registry import corpus_builder, corpus_facts, list_corpora, load_corpus
-    from hf_mlcl.data.text import clean_text, tokenize, word_tokenizer
+    from hf_mlcl.data.stratification import stratified_parts
+    from hf_mlcl.data.text import clean_text, tokenize, with_cleaning, word_tokenizer
     from hf_mlcl.data.transforms import image_processor, image_transform
 
 _HOME = {
@@ -35,6 +37,7 @@ _HOME = {
     "CorpusFormatError": "errors",
     "CorpusWarning": "errors",
     "ImageCollator": "collators",
+    "OwnData": "own",
     "TextCollator": "collators",
     "clean_text": "text",
     "corpus_builder": "registry",
@@ -46,7 +49,10 @@ _HOME = {
     "length_grouped_sampler": "batching",
     "list_corpora": "registry",
     "load_corpus": "registry",
+    "read_own_data": "own",
+    "stratified_parts": "stratification",
     "tokenize": "text",
+    "with_cleaning": "text",
     "word_tokenizer": "text",
 }
 
@@ -58,6 +64,7 @@ __all__ = [
     "CorpusFormatError",
     "CorpusWarning",
     "ImageCollator",
+    "OwnData",
     "TextCollator",
     "clean_text",
     "corpus_builder",
@@ -69,7 +76,10 @@ __all__ = [
     "length_grouped_sampler",
     "list_corpora",
     "load_corpus",
+    "read_own_data",
+    "stratified_parts",
     "tokenize",
+    "with_cleaning",
     "word_tokenizer",
 ]
 

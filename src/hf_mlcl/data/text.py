@@ -9,8 +9,9 @@ from typing import Any, TypeVar
 
 from datasets import Dataset, DatasetDict
 from datasets.fingerprint import Hasher
-from tokenizers import Tokenizer
+from tokenizers import Regex, Tokenizer
 from tokenizers.models import WordLevel
+from tokenizers.normalizers import Lowercase, Replace, Sequence, Strip
 from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import TemplateProcessing
 from tokenizers.trainers import WordLevelTrainer
@@ -82,6 +83,31 @@ def tokenize(
         new_fingerprint=key,
         fn_kwargs={"tokenizer": tokenizer, "max_length": max_length, "clean": clean, "text_column": text_column},
         desc="Tokenising",
+    )
+
+
+def with_cleaning(tokenizer: Any) -> PreTrainedTokenizerFast:
+    """The same tokenizer with `clean_text` built in, so that a saved model cleans by itself wherever it is used.
+
+    Args:
+        tokenizer: A fast tokenizer.
+
+    Example:
+        >>> tokenizer = with_cleaning(word_tokenizer(["naive bayes , isn ' t it ?"]))
+        >>> tokenizer.tokenize("NAIVE <Bayes>")
+        ['naive', 'bayes']
+    """
+    if getattr(tokenizer, "backend_tokenizer", None) is None:
+        raise ValueError(f"Cleaning needs a fast tokenizer; {type(tokenizer).__name__} is not one. Clean the texts.")
+    backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
+    steps = [Replace(Regex(_DROPPED.pattern), " "), Replace(Regex(_SPACES.pattern), " "), Strip(), Lowercase()]
+    backend.normalizer = Sequence([*steps, *([backend.normalizer] if backend.normalizer is not None else [])])
+    # The general class keeps the steps when it is saved and loaded; those of single models build their own anew.
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        model_max_length=tokenizer.model_max_length,
+        model_input_names=tokenizer.model_input_names,
+        **tokenizer.special_tokens_map,
     )
 
 

@@ -1,0 +1,18 @@
+"""The study's settings, a file a corpus: data for the package, and programs for people.
+
+The folder is linked into the package (``hf_mlcl.recipes``), so that the settings stand in one place.
+"""
+
+RECIPES = {
+    "aapd": "aapd_reg",
+    "bgc": "bgc_reg",
+    "coco2014": "coco2014_reg",
+    "newsgroups20": "newsgroups20_supcon",
+    "nuswide": "nuswide_reg",
+    "rcv1": "rcv1_reg",
+    "semeval2018": "semeval2018_reg",
+    "toy_images": "toy_images_reg",
+    "toy_text": "toy_text_reg",
+    "voc2007": "voc2007_reg",
+}
+"""The module of each corpus's recipe."""

@@ -1,0 +1,375 @@
+"""`hf-mlcl study`: run a study, look at it, print its tables and figures.
+
+The commands call `hf_mlcl.study`; here is only what a person sees: progress and tables in a terminal, plain lines in a
+log.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from typer.core import TyperGroup
+
+if TYPE_CHECKING:
+    from hf_mlcl.study import Progress, Study
+    from hf_mlcl.study.report import ReportTable
+
+WRONG_FILE, SOME_FAILED, INTERRUPTED = 2, 1, 130
+
+
+class _RunByDefault(TyperGroup):
+    """`hf-mlcl study FILE` means `hf-mlcl study run FILE`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and not args[0].startswith("-") and args[0] not in self.commands:
+            args = ["run", *args]
+        rest: list[str] = super().parse_args(ctx, args)
+        return rest
+
+
+study_app = typer.Typer(
+    name="study",
+    cls=_RunByDefault,
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    help="Compare losses: corpora x losses x seeds x settings from one file. `hf-mlcl study FILE` runs it.",
+)
+
+
+class Layout(str, Enum):
+    """What makes a table of its own."""
+
+    metric = "metric"
+    setting = "setting"
+
+
+class TableFormat(str, Enum):
+    """How tables are printed."""
+
+    terminal = "terminal"
+    markdown = "markdown"
+    latex = "latex"
+    html = "html"
+
+
+FileArgument = Annotated[str, typer.Argument(metavar="FILE", help="A study file (YAML).")]
+FileOrFolder = Annotated[str, typer.Argument(metavar="FILE", help="A study file, or the folder of a study.")]
+Changes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Change the file: an argument for all runs (`num_train_epochs=3`) or a place in it "
+        "(`seeds=[0,1]`, `corpora.aapd.data_dir=DIR`). May be repeated.",
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@study_app.command()
+def run(
+    file: FileArgument,
+    changes: Changes = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Runs at a time. One a GPU (or one on a CPU) if not given.")
+    ] = None,
+    retry_failed: Annotated[bool, typer.Option(help="Try runs that failed once more.")] = False,
+    lease: Annotated[
+        float, typer.Option(min=1, help="Seconds without a sign after which a worker on another machine is dead.")
+    ] = 600.0,
+) -> None:
+    """Do what is left of a study, and print its tables.
+
+    Start it as often as you like, on one machine or on many that share the folder: runs that are finished stay, runs
+    that are being done elsewhere are left alone, runs that were interrupted go on from their last checkpoint.
+    """
+    from hf_mlcl.study import run_study
+
+    study = _loaded(file, changes)
+    console = Console()
+    console.print(f"{escape(study.name)}: {len(study.runs)} runs in {escape(str(study.output_dir))}", highlight=False)
+    try:
+        with _progress(console) as notify:
+            outcome = run_study(study, workers=workers, retry_failed=retry_failed, lease=lease, notify=notify)
+    except KeyboardInterrupt:
+        console.print("Interrupted. The same command goes on where it was.")
+        raise typer.Exit(INTERRUPTED) from None
+    left = outcome.total - outcome.finished - outcome.failed
+    console.print(f"{outcome.finished} of {outcome.total} runs are finished, {outcome.failed} failed.")
+    if left:
+        console.print(f"{left} are with other workers; see `hf-mlcl study status`.")
+    if outcome.finished:
+        _publish_and_print(console, study)
+    if outcome.failed:
+        console.print("`hf-mlcl study status` names the errors; --retry-failed tries those runs again.")
+        raise typer.Exit(SOME_FAILED)
+
+
+@study_app.command()
+def status(file: FileOrFolder, changes: Changes = None, as_json: AsJson = False) -> None:
+    """Show which runs are finished, running, waiting or failed, and how long the rest may take."""
+    from hf_mlcl.study.table import finished, study_table
+
+    study = _planned(file, changes)
+    table = study_table(study)
+    counts = Counter(table["state"])
+    seconds = _remaining(table)
+    console = Console()
+    if as_json:
+        rows = table[["id", "corpus", "loss", "group", "seed", "state", "attempts", "error"]].to_dict("records")
+        print(json.dumps({"states": counts, "remaining_seconds": seconds, "runs": rows}, indent=1))
+        return
+    shown = Table("corpus", "setting", "loss", "finished", "running", "waiting", "failed", "mean time")
+    for (corpus, group, loss), rows in table.groupby(["corpus", "group", "loss"], sort=False):
+        states = Counter(rows["state"])
+        done = finished(rows)
+        mean = _duration(done["seconds.total"].mean()) if len(done) else ""
+        numbers = [str(states[state] or "") for state in ("finished", "running", "waiting", "failed")]
+        shown.add_row(escape(corpus), escape(group), escape(loss), *numbers, mean)
+    console.print(shown)
+    summary = ", ".join(f"{count} {state}" for state, count in counts.items())
+    console.print(f"{len(table)} runs: {summary}.")
+    if seconds:
+        console.print(f"What is left takes about {_duration(seconds)} of one worker, going by the finished runs.")
+    for row in table[table["state"] == "failed"].to_dict("records"):
+        folder = study.output_dir / "runs" / row["id"]
+        console.print(f"failed: {row['error']}\n  {folder / 'log.txt'}", markup=False, highlight=False, soft_wrap=True)
+
+
+@study_app.command()
+def table(
+    file: FileOrFolder,
+    changes: Changes = None,
+    output_format: Annotated[TableFormat, typer.Option("--format", help="What to print.")] = TableFormat.terminal,
+    per: Annotated[
+        Layout, typer.Option(help="A table a metric (settings side by side), or a setting.")
+    ] = Layout.metric,
+    as_json: AsJson = False,
+) -> None:
+    """Print the tables: mean and deviation over seeds, the best in bold, the paper's numbers beside ours.
+
+    Writes `runs.parquet` and `runs.csv` (every run a row), `report.md`, `report.tex`, `report.html` and the figures
+    into the study's folder.
+    """
+    from hf_mlcl.study.publishing import all_tables, publish
+    from hf_mlcl.study.rendering import to_html, to_latex, to_markdown
+    from hf_mlcl.study.report import report_values
+    from hf_mlcl.study.table import finished, study_table
+
+    study = _planned(file, changes)
+    console = Console()
+    runs = study_table(study) if (study.output_dir / "plan.json").exists() else None
+    if runs is None or finished(runs).empty:
+        console.print(f"No run is finished yet: start them with `hf-mlcl study run {file}`.", markup=False)
+        raise typer.Exit(1)
+    paths = publish(study, runs, per.value)
+    tables = all_tables(study, runs, per.value)
+    if as_json:
+        print(json.dumps({each.title: report_values(each) for each in tables}, indent=1))
+    elif output_format is TableFormat.terminal:
+        for each in tables:
+            _print_table(console, each)
+        console.print(f"Also in {study.output_dir}: {', '.join(path.name for path in paths)}", markup=False)
+    else:
+        render = {"markdown": to_markdown, "latex": to_latex, "html": to_html}[output_format.value]
+        print("\n\n".join(map(render, tables)))
+
+
+@study_app.command()
+def figures(
+    file: FileOrFolder,
+    changes: Changes = None,
+    name: Annotated[
+        list[str] | None, typer.Option(help="A figure by name; all that are possible if not given.")
+    ] = None,
+    output: Annotated[Path | None, typer.Option(help="Folder; `figures/` in the study's if not given.")] = None,
+    picture_format: Annotated[str, typer.Option("--format", help="png, pdf or svg.")] = "png",
+) -> None:
+    """Draw the paper's figures from the finished runs.
+
+    `data_share` (macro-F1 against the share of training data), `epochs` (against epochs from random initialisation),
+    `prr` (against temperature), `space` (alignment and uniformity), `alpha`.
+    """
+    from hf_mlcl.study.figures import save_figures
+
+    study = _planned(file, changes)
+    try:
+        drawn, missing = save_figures(study, output or study.output_dir / "figures", names=name, suffix=picture_format)
+    except ValueError as error:
+        _fail(str(error))
+    for path in drawn.values():
+        print(path)
+    for figure, needs in missing.items():
+        typer.echo(f"{figure}: not drawn; it needs {needs}.", err=True)
+    if not drawn:
+        raise typer.Exit(1)
+
+
+@study_app.command()
+def cost(
+    file: FileArgument,
+    changes: Changes = None,
+    tera: Annotated[
+        float | None,
+        typer.Option("--tera-ops", min=0.001, help="Operations a second that your device sustains, in 10^12."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Estimate what a study costs before it runs: number of runs, operations, GPU hours.
+
+    Operations are counted on the networks; the rate of the device is an assumption, which is printed with the result.
+    """
+    from hf_mlcl.study.cost import DEVICE_RATE, study_cost
+
+    study = _loaded(file, changes)
+    rates = DEVICE_RATE if tera is None else dict.fromkeys(DEVICE_RATE, tera * 1e12)
+    costs = study_cost(study, rates)
+    if as_json:
+        print(json.dumps({"rates": rates, "costs": {key: vars(value) for key, value in costs.items()}}, indent=1))
+        return
+    console = Console()
+    shown = Table("runs of", "number", "operations", "GPU hours")
+    for key, value in costs.items():
+        if key == "total":
+            shown.add_section()
+        shown.add_row(escape(key), str(value.runs), f"{value.operations:.1e}", f"{value.hours:,.1f}")
+    console.print(shown)
+    assumed = ", ".join(f"{rate / 1e12:g} x 10^12 operations a second on {kind}s" for kind, rate in rates.items())
+    console.print(
+        f"Assumed: {assumed} (a GPU of the class of an A100, unless you gave --tera-ops); an example costs three "
+        "forward passes in training and one when its features are extracted. Data loading and linear heads come on top."
+    )
+
+
+# Helpers --------------------------------------------------------------------------------------------------------------
+
+
+def _loaded(file: str, changes: list[str] | None) -> Study:
+    from hf_mlcl.study import StudyError, load_study
+
+    try:
+        return load_study(file, changes or ())
+    except StudyError as error:
+        _fail(str(error))
+
+
+def _planned(file: str, changes: list[str] | None) -> Study:
+    """The study of a file or folder with the runs that were planned last, so that `--set` need not be repeated."""
+    from hf_mlcl.study import StudyError, WorkList
+
+    if Path(file).is_dir():
+        try:
+            return WorkList(file).study()
+        except StudyError as error:
+            _fail(str(error))
+    study = _loaded(file, changes)
+    if not changes and (study.output_dir / "plan.json").exists():
+        return replace(study, runs=WorkList(study.output_dir).study().runs)
+    return study
+
+
+def _fail(message: str) -> NoReturn:
+    typer.echo(f"Error: {message}", err=True)
+    raise typer.Exit(WRONG_FILE)
+
+
+@contextmanager
+def _progress(console: Console) -> Iterator[Callable[[str, Progress], None]]:
+    """How a study's events are shown: lines above a bar in a terminal, lines with the time in a log."""
+    if not console.is_terminal:
+
+        def log(line: str, progress: Progress) -> None:
+            print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} [{progress.finished}/{progress.total}] {line}", flush=True)
+
+        yield log
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bar
+
+    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}", markup=False))
+    with Bar(*columns, console=console) as bar:
+        task = bar.add_task("")
+
+        def show(line: str, progress: Progress) -> None:
+            style = "red" if line.startswith("FAILED") else None
+            if not line.startswith("started"):
+                console.print(line, style=style, markup=False, highlight=False, soft_wrap=True)
+            now = ", ".join(progress.running)
+            bar.update(task, completed=progress.finished, total=progress.total, description=now)
+
+        yield show
+
+
+def _publish_and_print(console: Console, study: Study) -> None:
+    from hf_mlcl.study.publishing import publish
+    from hf_mlcl.study.report import report_tables
+    from hf_mlcl.study.table import study_table
+
+    runs = study_table(study)
+    paths = publish(study, runs)
+    for each in report_tables(study, runs):
+        _print_table(console, each)
+    console.print(f"In {study.output_dir}: {', '.join(path.name for path in paths)}", markup=False, soft_wrap=True)
+
+
+def _print_table(console: Console, table: ReportTable) -> None:
+    shown = Table("loss", title=escape(table.title), title_justify="left")
+    for column in table.columns:
+        shown.add_column("\n".join(map(escape, column)), justify="right")
+    group = None
+    for row in table.rows:
+        if group is not None and row.group != group:
+            shown.add_section()
+        group = row.group
+        cells = []
+        for cell in row.cells:
+            if cell is None:
+                cells.append("")
+                continue
+            style = "bold" if cell.bold else "underline" if cell.underlined else None
+            value = f"[{style}]{cell.value}[/]" if style else cell.value
+            # Without a terminal there is no bold: a star says the same.
+            mark = "*" if cell.bold and not console.is_terminal else ""
+            cells.append(value + (f" ± {cell.deviation}" if cell.deviation is not None else "") + mark)
+        shown.add_row(escape(row.loss), *cells)
+    console.print(shown)
+    for note in table.notes:
+        note = note if console.is_terminal else note.replace("Bold:", "Bold (*):")
+        console.print(f"  {note}", markup=False, highlight=False, style="dim")
+
+
+def _remaining(table: Any) -> float | None:
+    """Seconds that the runs that are not finished may take: as the finished ones of their corpus and loss did."""
+    from hf_mlcl.study.table import finished
+
+    done = finished(table)
+    if done.empty:
+        return None
+    by_kind = done.groupby(["corpus", "loss"])["seconds.total"].mean().to_dict()
+    overall = float(done["seconds.total"].mean())
+    left = table[table["state"].isin(["waiting", "running"])]
+    return float(sum(by_kind.get((row["corpus"], row["loss"]), overall) for row in left.to_dict("records")))
+
+
+def _duration(seconds: float) -> str:
+    """A duration in the unit that suits it.
+
+    Example:
+        >>> _duration(42), _duration(600), _duration(7200)
+        ('42 s', '10 min', '2.0 h')
+    """
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

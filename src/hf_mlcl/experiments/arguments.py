@@ -1,0 +1,120 @@
+"""What an experiment needs to know beside the arguments of its training."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+SMALL_BACKBONE = "small"
+"""Name of the backbone that is built here and trained from nothing: no download, and minutes on a CPU."""
+
+
+@dataclass
+class ExperimentArguments:
+    """Data, backbone and evaluation of an experiment; `ContrastiveTrainingArguments` say how it is trained.
+
+    Attributes:
+        corpus: A name of `list_corpora()`, or data of one's own: a file, a folder, the id of a dataset on the Hub.
+        backbone: A Hub id, a local folder, the name of a timm architecture, or ``"small"``: a small encoder that
+            learns from nothing. RoBERTa-base or ResNet-50 if not set.
+        backbone_weights: A safetensors file with the weights of a timm architecture.
+        pretrained: Whether to load the backbone's weights; without, it starts at random.
+        pooling: ``"first"`` token or ``"mean"`` of a text's tokens.
+        data_dir: Folder with the official files of the corpus.
+        size: ``"full"``, or ``"small"`` for the study's version with little training data.
+        max_train_samples: Training rows to keep, drawn with a fixed seed: a smaller number gives a part of a larger.
+        max_eval_samples: The same for validation and for test.
+        max_length: Tokens of a text to keep.
+        clean_text: Whether the tokenizer applies the study's cleaning (`hf_mlcl.data.clean_text`).
+        image_size: Side of the square that images are resized to.
+        global_batch_size: Rows a training step on all devices together; ``per_device_train_batch_size`` goes before it.
+        evaluation: ``"linear"`` evaluation of the frozen features, ``"direct"`` use of the trained logits, or
+            ``"auto"``: linear where a contrastive loss takes part, as in the study.
+        linear_learning_rates: Grid of the linear evaluation.
+        linear_weight_decays: Grid of the linear evaluation.
+        linear_batch_size: Rows a step of its heads.
+        linear_optimizer: Their optimizer: adamw, adam, rmsprop or sgd.
+        linear_epochs: Their epochs.
+        augmented_passes: Passes of augmented images that the heads learn from in turn; 0 for the plain images.
+        single_label: Whether every row has exactly one label: the largest score counts, and accuracy is reported.
+        plugins: Modules or Python files to import first, which register losses of one's own.
+        overwrite: Whether to begin anew in a folder with checkpoints of an earlier run, which are then deleted.
+        text_column: Own data: the column with texts, where it is not found by itself.
+        label_columns: Own data: the column or columns with labels, where they are not found by themselves.
+        label_delimiter: Own data: what separates the labels within one column.
+
+    Example:
+        >>> ExperimentArguments(corpus="toy_text", backbone="small").evaluation
+        'auto'
+    """
+
+    corpus: str | None = field(
+        default=None, metadata={"help": "A corpus by name, or a file, folder or Hub dataset of your own."}
+    )
+    backbone: str | None = field(
+        default=None, metadata={"help": "Hub id, local folder, timm architecture, or 'small' (learns from nothing)."}
+    )
+    backbone_weights: str | None = field(
+        default=None, metadata={"help": "A safetensors file with the weights of a timm architecture."}
+    )
+    pretrained: bool = field(default=True, metadata={"help": "Load the backbone's weights."})
+    pooling: Literal["first", "mean"] = field(default="first", metadata={"help": "How tokens become one vector."})
+    data_dir: str | None = field(default=None, metadata={"help": "Folder with the official files of the corpus."})
+    size: Literal["full", "small"] = field(default="full", metadata={"help": "small: little training data."})
+    max_train_samples: int | None = field(default=None, metadata={"help": "Training rows to keep."})
+    max_eval_samples: int | None = field(default=None, metadata={"help": "Rows of validation and of test to keep."})
+    max_length: int = field(default=220, metadata={"help": "Tokens of a text to keep."})
+    clean_text: bool = field(default=False, metadata={"help": "Apply the study's cleaning to texts."})
+    image_size: int = field(default=224, metadata={"help": "Side of the square that images are resized to."})
+    global_batch_size: int | None = field(
+        default=None, metadata={"help": "Rows a step on all devices together; see per_device_train_batch_size."}
+    )
+    evaluation: Literal["auto", "linear", "direct"] = field(
+        default="auto", metadata={"help": "auto: linear where a contrastive loss takes part, else direct."}
+    )
+    linear_learning_rates: list[float] = field(
+        default_factory=lambda: [1.0, 0.1], metadata={"help": "Grid of the linear evaluation."}
+    )
+    linear_weight_decays: list[float] = field(
+        default_factory=lambda: [1e-1, 1e-2, 1e-4], metadata={"help": "Grid of the linear evaluation."}
+    )
+    linear_batch_size: int = field(default=256, metadata={"help": "Rows a step of the linear evaluation."})
+    linear_optimizer: Literal["adamw", "adam", "rmsprop", "sgd"] = field(
+        default="adamw", metadata={"help": "Optimizer of the linear evaluation."}
+    )
+    linear_epochs: int = field(default=40, metadata={"help": "Epochs of the linear evaluation."})
+    augmented_passes: int = field(
+        default=0, metadata={"help": "Passes of augmented images for the linear evaluation; 0: plain images."}
+    )
+    single_label: bool = field(default=False, metadata={"help": "Every row has exactly one label."})
+    plugins: list[str] | None = field(
+        default=None, metadata={"help": "Modules or Python files that register losses of your own."}
+    )
+    overwrite: bool = field(
+        default=False, metadata={"help": "Begin anew in a folder with checkpoints, which are deleted."}
+    )
+    text_column: str | None = field(default=None, metadata={"help": "Own data: the column with texts."})
+    label_columns: list[str] | None = field(default=None, metadata={"help": "Own data: columns with labels."})
+    label_delimiter: str | None = field(default=None, metadata={"help": "Own data: separates labels in a column."})
+
+    def __post_init__(self) -> None:
+        for name, least in (
+            ("max_train_samples", 1),
+            ("max_eval_samples", 1),
+            ("max_length", 2),
+            ("image_size", 1),
+            ("global_batch_size", 1),
+            ("linear_batch_size", 1),
+            ("linear_epochs", 1),
+            ("augmented_passes", 0),
+        ):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise ValueError(f"{name} must be at least {least}; got {value}.")
+        for name, known in (
+            ("size", ("full", "small")),
+            ("pooling", ("first", "mean")),
+            ("evaluation", ("auto", "linear", "direct")),
+        ):
+            if getattr(self, name) not in known:
+                raise ValueError(f"{name} must be one of {', '.join(known)}; got {getattr(self, name)!r}.")

@@ -1,0 +1,174 @@
+"""Everything between a corpus and a trainer: rows, tokenizer or image processor, collators and the model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import timm
+from datasets import DatasetDict
+from transformers import AutoTokenizer, BertConfig
+
+from hf_mlcl import MLCLConfig, MLCLModel
+from hf_mlcl.data import (
+    ImageCollator,
+    TextCollator,
+    image_processor,
+    image_transform,
+    list_corpora,
+    load_corpus,
+    read_own_data,
+    tokenize,
+    with_cleaning,
+    word_tokenizer,
+)
+from hf_mlcl.data.download import hub_is_reachable
+from hf_mlcl.experiments.arguments import SMALL_BACKBONE, ExperimentArguments
+from hf_mlcl.training import ContrastiveTrainingArguments
+
+DEFAULT_BACKBONES = {"text": "roberta-base", "image": "timm/resnet50.a1_in1k"}
+SAMPLE_SEED = 42
+"""Of the rows that max_train_samples keeps: runs with different training seeds shall see the same data."""
+
+
+@dataclass
+class Inputs:
+    """What a trainer is made of.
+
+    Attributes:
+        model: The encoder.
+        data: Rows for the collators, a dataset a split.
+        processor: Tokenizer or image processor, to be saved with the model.
+        train_collator: Makes training batches; augments images.
+        eval_collator: Makes the batches of evaluation.
+        kind: ``"text"`` or ``"image"``.
+    """
+
+    model: MLCLModel
+    data: DatasetDict
+    processor: Any
+    train_collator: Any
+    eval_collator: Any
+    kind: str
+
+
+def load_data(experiment: ExperimentArguments, training: ContrastiveTrainingArguments) -> DatasetDict:
+    """The corpus of an experiment, the first process first, so that the others find it in the cache."""
+    if experiment.corpus is None:
+        raise ValueError("corpus is missing: name one of list_corpora(), or data of your own.")
+    with training.main_process_first(desc="loading the corpus"):
+        if experiment.corpus in list_corpora():
+            return load_corpus(experiment.corpus, size=experiment.size, data_dir=experiment.data_dir)
+        return read_own_data(
+            experiment.corpus,
+            text_column=experiment.text_column,
+            label_columns=experiment.label_columns,
+            label_delimiter=experiment.label_delimiter,
+        ).splits
+
+
+def prepare_inputs(
+    data: DatasetDict, experiment: ExperimentArguments, training: ContrastiveTrainingArguments
+) -> Inputs:
+    """Model, batches and processor for a corpus.
+
+    Args:
+        data: Splits with a column ``text`` or ``image`` and a column ``labels`` with lists of ids.
+        experiment: Backbone, length, size and how many rows to keep.
+        training: For the order of processes.
+    """
+    data = DatasetDict(
+        {
+            split: sample_rows(rows, experiment.max_train_samples if split == "train" else experiment.max_eval_samples)
+            for split, rows in data.items()
+        }
+    )
+    label_names = data["train"].features["labels"].feature.names
+    if "image" in data["train"].column_names:
+        return _image_inputs(data, label_names, experiment)
+    with training.main_process_first(desc="tokenising"):
+        return _text_inputs(data, label_names, experiment)
+
+
+def sample_rows(rows: Any, most: int | None) -> Any:
+    """At most `most` rows, drawn with a fixed seed: a smaller number gives a part of a larger."""
+    if most is None or most >= len(rows):
+        return rows
+    return rows.shuffle(seed=SAMPLE_SEED).select(range(most))
+
+
+def _text_inputs(data: DatasetDict, label_names: list[str], experiment: ExperimentArguments) -> Inputs:
+    name = experiment.backbone or DEFAULT_BACKBONES["text"]
+    if name == SMALL_BACKBONE:
+        tokenizer = word_tokenizer(data["train"]["text"])
+        model = _small_text_encoder(len(tokenizer), label_names, experiment.max_length)
+    else:
+        model = _from_backbone(name, label_names, experiment, pooling=experiment.pooling)
+        tokenizer = _tokenizer(name)
+    if experiment.clean_text:
+        tokenizer = with_cleaning(tokenizer)
+    tokenizer.model_max_length = experiment.max_length  # a pipeline with truncation=True then cuts as training did
+    for token in ("pad_token_id", "bos_token_id", "eos_token_id"):  # as the trainer does, without its warning
+        setattr(model.config, token, getattr(tokenizer, token))
+    collator = TextCollator(tokenizer, len(label_names), pad_to_multiple_of=8)
+    tokens = tokenize(data, tokenizer, experiment.max_length)
+    return Inputs(model, tokens, tokenizer, collator, collator, "text")
+
+
+def _image_inputs(data: DatasetDict, label_names: list[str], experiment: ExperimentArguments) -> Inputs:
+    name, size = experiment.backbone or DEFAULT_BACKBONES["image"], experiment.image_size
+    if name == SMALL_BACKBONE:
+        model = MLCLModel.from_backbone("resnet10t", label_names, pretrained=False)
+    else:
+        model = _from_backbone(name, label_names, experiment)
+    augmented, plain = (ImageCollator(image_transform(size, train=train), len(label_names)) for train in (True, False))
+    return Inputs(model, data, image_processor(size), augmented, plain, "image")
+
+
+def _small_text_encoder(vocabulary: int, label_names: list[str], max_length: int) -> MLCLModel:
+    """Two layers of BERT, which learn from nothing in minutes on a CPU."""
+    backbone = BertConfig(
+        vocab_size=vocabulary,
+        hidden_size=128,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=256,
+        max_position_embeddings=max(512, max_length),
+        pad_token_id=0,
+    )
+    return MLCLModel(
+        MLCLConfig(
+            backbone_config=backbone,
+            id2label=dict(enumerate(label_names)),
+            label2id={name: number for number, name in enumerate(label_names)},
+            pooling="mean",
+        )
+    )
+
+
+def _from_backbone(name: str, label_names: list[str], experiment: ExperimentArguments, **settings: Any) -> MLCLModel:
+    if experiment.backbone_weights is not None:
+        settings["weights"] = experiment.backbone_weights
+    elif not Path(name).is_dir() and not timm.is_model(name) and not hub_is_reachable():
+        settings["local_files_only"] = True  # what is not cached fails at once and not after half a minute of attempts
+    try:
+        return MLCLModel.from_backbone(name, label_names, pretrained=experiment.pretrained, **settings)
+    except (OSError, ValueError) as error:
+        raise ValueError(_no_backbone(name, error)) from error
+
+
+def _tokenizer(name: str) -> Any:
+    try:
+        return AutoTokenizer.from_pretrained(name)
+    except (OSError, ValueError) as error:
+        raise ValueError(_no_backbone(name, error)) from error
+
+
+def _no_backbone(name: str, error: Exception) -> str:
+    return (
+        f"The backbone {name!r} cannot be had: {' '.join(str(error.__cause__ or error).split())}\n"
+        f"Give --backbone a local folder with its weights and tokenizer, the name of a model on the Hub while you are "
+        f"online, a timm architecture (with --backbone_weights FILE, or --pretrained False for random weights), or "
+        f"{SMALL_BACKBONE!r}: a small encoder that learns from nothing and needs no download."
+    )

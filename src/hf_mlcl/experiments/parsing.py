@@ -1,0 +1,199 @@
+"""From a recipe, a file and the command line to the arguments of an experiment, in this order of precedence."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import difflib
+import functools
+import importlib
+import json
+import runpy
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+from transformers import HfArgumentParser
+
+from hf_mlcl.experiments.arguments import ExperimentArguments
+from hf_mlcl.experiments.recipe import Recipe
+from hf_mlcl.training import ContrastiveTrainingArguments
+
+
+def parse_experiment(
+    recipe: Recipe, argv: Sequence[str] | None = None, description: str | None = None
+) -> tuple[ExperimentArguments, ContrastiveTrainingArguments]:
+    """The recipe's settings, changed by ``--config FILE`` (YAML or JSON), changed by the command line.
+
+    The loss decides which of the recipe's settings hold: ``--loss zlpr`` brings the study's epochs, batch, schedule and
+    choice of checkpoint for losses on logits. Wrong arguments end the program with code 2.
+
+    Args:
+        recipe: The defaults.
+        argv: The command line; that of the program if not given.
+        description: For ``--help``.
+
+    Example:
+        >>> recipe = Recipe("toy_text", contrastive={"num_train_epochs": 10}, logit={"num_train_epochs": 5})
+        >>> argv = ["--loss", "zlpr", "--max_train_samples", "100", "--use_cpu"]
+        >>> experiment, training = parse_experiment(recipe, argv)
+        >>> experiment.max_train_samples, training.num_train_epochs, training.lr_scheduler_type.value
+        (100, 5, 'linear')
+    """
+    try:
+        return build_experiment(recipe, parse_settings(sys.argv[1:] if argv is None else argv, description))
+    except ValueError as error:
+        _parser(description).error(str(error))
+        raise  # never reached: the parser has ended the program
+
+
+def parse_settings(argv: Sequence[str], description: str | None = None) -> dict[str, Any]:
+    """What a command line says, and the file that it may name with ``--config``; nothing else.
+
+    Args:
+        argv: The command line.
+        description: For ``--help``.
+
+    Example:
+        >>> parse_settings(["--learning_rate", "2e-5", "--size", "small"])
+        {'learning_rate': 2e-05, 'size': 'small'}
+    """
+    given = vars(_parser(description).parse_args(list(argv)))
+    from_file = read_settings(given.pop("config")) if "config" in given else {}
+    return {**from_file, **given}
+
+
+def build_experiment(
+    recipe: Recipe, settings: Mapping[str, Any]
+) -> tuple[ExperimentArguments, ContrastiveTrainingArguments]:
+    """The recipe's settings, changed by a dictionary.
+
+    Args:
+        recipe: The defaults.
+        settings: Fields of `ExperimentArguments` and `ContrastiveTrainingArguments`.
+
+    Example:
+        >>> experiment, training = build_experiment(Recipe("toy_text"), {"loss": "msc", "seed": 3, "use_cpu": True})
+        >>> training.output_dir, training.seed
+        ('outputs/toy_text-msc', 3)
+    """
+    settings = {name: _converted(name, value) for name, value in settings.items()}
+    import_plugins(settings.get("plugins") or ())
+    loss, size = str(settings.get("loss", recipe.loss)), str(settings.get("size", "full"))
+    corpus = settings.get("corpus", recipe.corpus)
+    chosen = {**recipe.for_loss(loss, size), "corpus": corpus, "loss": loss, "size": size, **settings}
+    # Hyperparameters of the study hold until others are named: --loss_kwargs '{"beta": 2}' leaves alpha as it is.
+    chosen["loss_kwargs"] = {
+        **recipe.for_loss(loss, size).get("loss_kwargs", {}),
+        **_as_dict(settings.get("loss_kwargs")),
+    }
+    chosen.setdefault("output_dir", f"outputs/{Path(str(corpus)).stem}{'-small' if size == 'small' else ''}-{loss}")
+    _choose_precision(chosen)
+    in_experiment = {field.name for field in dataclasses.fields(ExperimentArguments)}
+    experiment = ExperimentArguments(**{name: value for name, value in chosen.items() if name in in_experiment})
+    training = ContrastiveTrainingArguments(
+        **{name: value for name, value in chosen.items() if name not in in_experiment}
+    )
+    if experiment.global_batch_size is not None and "per_device_train_batch_size" not in settings:
+        training.per_device_train_batch_size = _share(experiment.global_batch_size, training)
+    return experiment, training
+
+
+def import_plugins(plugins: Iterable[str]) -> None:
+    """Import modules or Python files, which register losses of one's own.
+
+    Args:
+        plugins: Names of modules, or paths that end in ``.py``.
+    """
+    for plugin in plugins:
+        try:
+            if plugin.endswith(".py"):
+                runpy.run_path(plugin, run_name=Path(plugin).stem)
+            else:
+                importlib.import_module(plugin)
+        except (ImportError, OSError) as error:
+            raise ValueError(f"plugins names {plugin!r}, which cannot be imported: {error}") from error
+
+
+def read_settings(path: str) -> dict[str, Any]:
+    """The settings of a YAML or JSON file.
+
+    Args:
+        path: The file; its name ends in .yaml, .yml or .json.
+    """
+    file = Path(path)
+    if file.suffix not in (".yaml", ".yml", ".json") or not file.is_file():
+        raise ValueError(f"--config must name a YAML or JSON file (.yaml, .yml, .json) that is there; got {path!r}.")
+    try:
+        # YAML contains JSON, but reads 1e-5 as a word; that is mended where the settings are converted.
+        content = json.loads(file.read_text()) if file.suffix == ".json" else yaml.safe_load(file.read_text())
+    except (json.JSONDecodeError, yaml.YAMLError) as error:
+        raise ValueError(f"--config {path} cannot be read: {error}") from error
+    if not isinstance(content, dict):
+        raise ValueError(f"--config {path} must hold settings as `name: value`; got {type(content).__name__}.")
+    return content
+
+
+def _parser(description: str | None = None) -> Any:
+    """HF's parser for both kinds of arguments, telling only what was given."""
+    parser = HfArgumentParser(
+        (ExperimentArguments, ContrastiveTrainingArguments),
+        description=description,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--config", help="A YAML or JSON file with any of these arguments.")
+    for action in parser._actions:
+        action.default = argparse.SUPPRESS
+    return parser
+
+
+@functools.cache
+def _actions() -> dict[str, Any]:
+    """What the parser does with each setting."""
+    return {action.dest: action for action in _parser()._actions if action.dest not in ("config", "help")}
+
+
+def _converted(name: str, value: Any) -> Any:
+    """A setting with the type of its field; an error for a name that is none."""
+    actions = _actions()
+    if name not in actions:
+        near = difflib.get_close_matches(name, actions, n=3) or ["see --help"]
+        raise ValueError(f"There is no setting {name!r}. Nearest: {', '.join(near)}.")
+    convert = actions[name].type
+    if isinstance(value, str) and callable(convert):
+        try:
+            return convert(value)
+        except (ValueError, TypeError, argparse.ArgumentTypeError) as error:
+            raise ValueError(f"{name} cannot be {value!r}: {error}") from error
+    return value
+
+
+def _as_dict(value: Any) -> dict[str, Any]:
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"loss_kwargs must be JSON such as '{{\"alpha\": 1.0}}'; got {value!r}.") from error
+    return dict(value or {})
+
+
+def _choose_precision(chosen: dict[str, Any]) -> None:
+    """The study's 16-bit mixed precision where a GPU is used and nothing else was said."""
+    if {"bf16", "fp16"} & chosen.keys() or chosen.get("use_cpu") or not torch.cuda.is_available():
+        return
+    chosen["bf16" if torch.cuda.is_bf16_supported() else "fp16"] = True
+
+
+def _share(global_batch_size: int, training: ContrastiveTrainingArguments) -> int:
+    """Each device's rows of a batch, which is what a contrastive loss sees (accumulated batches never meet)."""
+    devices: int = training.world_size * max(1, training.n_gpu)
+    if global_batch_size % devices:
+        raise ValueError(
+            f"global_batch_size {global_batch_size} cannot be parted among {devices} devices. Give "
+            f"per_device_train_batch_size, or a global_batch_size that is a multiple of {devices}."
+        )
+    return global_batch_size // devices

@@ -1,0 +1,104 @@
+"""What a recipe states: the settings of the study for one corpus, by kind of loss and size of the corpus."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+
+from hf_mlcl.losses import hyperparameters, loss_class
+
+Settings = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The settings of one corpus.
+
+    A setting is a field of `ExperimentArguments` or `ContrastiveTrainingArguments`, or the name of a hyperparameter of
+    losses (``alpha``), which goes to those losses that have it. Where the study tried several values they stand in a
+    tuple, and the first is used unless another is asked for.
+
+    Attributes:
+        corpus: The corpus's name.
+        loss: The loss that the recipe trains with by default.
+        settings: What holds for every loss and size.
+        contrastive: What holds where a contrastive loss takes part.
+        logit: What holds for losses on logits.
+        small: What changes for ``size="small"``.
+        contrastive_small: What changes for contrastive losses on the small version.
+        logit_small: What changes for losses on logits on the small version.
+
+    Example:
+        >>> recipe = Recipe("aapd", contrastive={"learning_rate": (5e-5, 2e-5), "alpha": 0.0}, logit={"optim": "sgd"})
+        >>> recipe.for_loss("reg")
+        {'learning_rate': 5e-05, 'loss_kwargs': {'alpha': 0.0}}
+        >>> recipe.for_loss("zlpr")
+        {'optim': 'sgd'}
+        >>> [point["learning_rate"] for point in recipe.grid("reg")]
+        [5e-05, 2e-05]
+    """
+
+    corpus: str
+    loss: str = "reg"
+    settings: Settings = field(default_factory=dict)
+    contrastive: Settings = field(default_factory=dict)
+    logit: Settings = field(default_factory=dict)
+    small: Settings = field(default_factory=dict)
+    contrastive_small: Settings = field(default_factory=dict)
+    logit_small: Settings = field(default_factory=dict)
+
+    def for_loss(self, loss: str, size: str = "full") -> dict[str, Any]:
+        """The settings for a loss, the first of several."""
+        return self.grid(loss, size)[0]
+
+    def grid(self, loss: str, size: str = "full") -> list[dict[str, Any]]:
+        """The settings for a loss, one for each combination that the study tried.
+
+        Args:
+            loss: A loss by name, or several joined with ``+``.
+            size: ``"full"`` or ``"small"``.
+        """
+        kind = "logit" if on_logits_only(loss) else "contrastive"
+        chosen = {**self.settings, **getattr(self, kind)}
+        if size == "small":
+            chosen |= {**self.small, **getattr(self, f"{kind}_small")}
+        names = list(chosen)
+        tried = [value if isinstance(value, tuple) else (value,) for value in chosen.values()]
+        points = [_with_hyperparameters(loss, dict(zip(names, values, strict=True))) for values in product(*tried)]
+        return [point for number, point in enumerate(points) if point not in points[:number]]
+
+
+def on_logits_only(loss: str) -> bool:
+    """Whether only losses on logits take part, so that the study's protocol for them holds.
+
+    Example:
+        >>> on_logits_only("zlpr"), on_logits_only("reg+zlpr")
+        (True, False)
+    """
+    return all(getattr(loss_class(part.strip()), "kind") == "logit" for part in loss.split("+"))  # noqa: B009
+
+
+def study_recipe(corpus: str) -> Recipe:
+    """The recipe of a corpus: the study's settings for it.
+
+    Example:
+        >>> study_recipe("aapd").for_loss("reg")["num_train_epochs"]
+        320
+    """
+    from hf_mlcl.recipes import RECIPES
+
+    if corpus not in RECIPES:
+        raise ValueError(f"There is no recipe for {corpus!r}. There are: {', '.join(sorted(RECIPES))}.")
+    recipe: Recipe = importlib.import_module(f"hf_mlcl.recipes.{RECIPES[corpus]}").RECIPE
+    return recipe
+
+
+def _with_hyperparameters(loss: str, settings: dict[str, Any]) -> dict[str, Any]:
+    """Move the hyperparameters of losses to ``loss_kwargs``; those that the loss does not have are left out."""
+    known = {name for part in loss.split("+") for name in hyperparameters(part.strip())}
+    named = {name: settings.pop(name) for name in ("alpha", "beta") if name in settings}
+    taken = {name: value for name, value in named.items() if name in known}
+    return {**settings, "loss_kwargs": taken} if taken else settings

@@ -1,0 +1,351 @@
+"""One experiment from beginning to end: train, evaluate, save."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.metadata
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from datasets import DatasetDict
+from torch import Tensor
+from transformers import PrinterCallback, ProgressCallback, set_seed
+from transformers.trainer_utils import get_last_checkpoint
+
+from hf_mlcl import ContrastiveMultiLabelTrainer, MLCLForImageClassification, MLCLForSequenceClassification
+from hf_mlcl.evaluation import LinearEvaluationConfig, linear_evaluate, space_quality
+from hf_mlcl.experiments.arguments import ExperimentArguments
+from hf_mlcl.experiments.decisions import save_decisions
+from hf_mlcl.experiments.inputs import Inputs, load_data, prepare_inputs
+from hf_mlcl.experiments.recipe import on_logits_only
+from hf_mlcl.metrics import compute_single_label_metrics, decide, f1, multilabel_metrics, sigmoid
+from hf_mlcl.training import ContrastiveTrainingArguments
+
+Array = npt.NDArray[np.float32]
+FeaturesAndLabels = tuple[Array, Array]
+
+METRICS_FILE = "metrics.json"
+UNIFORMITY_ROWS = 10_000
+"""Rows that uniformity is measured on: its cost grows with their square."""
+
+
+@dataclass(frozen=True)
+class ExperimentResult:
+    """What came out of an experiment; all of it also stands in ``metrics.json``.
+
+    Attributes:
+        metrics: ``validation_...`` and ``test_...`` (micro_f1, macro_f1, hamming_loss, mAP, ...; accuracy for data with
+            one label a row), ``alignment`` and ``uniformity`` of the test features, ``train_loss``, and ``prr`` where
+            the loss has one. A joined loss adds ``direct_...``: the scores of its own logits.
+        per_label: For each label its name, training rows (``train_rows``) and test F1 (``f1``).
+        seconds: Time spent on ``data``, ``train``, ``evaluate``, and in ``total``.
+        folder: Where everything was saved.
+        settings: Corpus, loss, seed and all the rest.
+        versions: Of the libraries that matter.
+    """
+
+    metrics: dict[str, float]
+    per_label: list[dict[str, Any]]
+    seconds: dict[str, float]
+    folder: Path
+    settings: dict[str, Any] = field(repr=False)
+    versions: dict[str, str] = field(repr=False)
+
+    def save(self) -> None:
+        """Write ``metrics.json``, whole or not at all."""
+        target = self.folder / METRICS_FILE
+        draft = target.with_suffix(".json.part")
+        draft.write_text(json.dumps({**dataclasses.asdict(self), "folder": str(self.folder)}, indent=1, default=str))
+        os.replace(draft, target)
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str]) -> ExperimentResult:
+        """Read back the result of a finished experiment."""
+        content = json.loads((Path(folder) / METRICS_FILE).read_text())
+        return cls(**{**content, "folder": Path(folder)})
+
+
+def run_experiment(
+    experiment: ExperimentArguments,
+    training: ContrastiveTrainingArguments,
+    data: DatasetDict | None = None,
+    *,
+    quiet: bool = False,
+) -> ExperimentResult:
+    """Train an encoder, evaluate it as the study does for its kind of loss, and save everything.
+
+    ``training.output_dir`` gets ``encoder/``, ``classifier/``, ``metrics.json``, ``test_decisions.npz`` (what was
+    decided for each test row) and the checkpoints. It works in one process or in many, of which the first writes.
+    ``training.resume_from_checkpoint`` (a folder, or ``"last"``) goes on with an interrupted training.
+
+    Args:
+        experiment: Data, backbone and evaluation.
+        training: The loss and how to train.
+        data: The splits, where they are not those of ``experiment.corpus``.
+        quiet: Whether to print nothing, neither progress nor logs.
+
+    Example:
+        >>> import tempfile
+        >>> from hf_mlcl.experiments import Recipe, build_experiment
+        >>> settings = {"backbone": "small", "max_train_samples": 64, "max_eval_samples": 32, "max_steps": 2}
+        >>> settings |= {"output_dir": tempfile.mkdtemp(), "report_to": "none", "use_cpu": True}
+        >>> result = run_experiment(*build_experiment(Recipe("toy_text"), settings), quiet=True)
+        >>> sorted(path.name for path in result.folder.iterdir() if "checkpoint" not in path.name)
+        ['classifier', 'encoder', 'metrics.json', 'test_decisions.npz']
+    """
+    seconds: dict[str, float] = {}
+    start = time.perf_counter()
+    checkpoint = _checkpoint(experiment, training)
+    # The Hub gets the finished classifier, and not every checkpoint on the way to it.
+    push, training.push_to_hub = training.push_to_hub, False
+    set_seed(training.seed)
+    with _measured(seconds, "data"):
+        data = load_data(experiment, training) if data is None else data
+        _check_splits(data)
+        inputs = prepare_inputs(data, experiment, training)
+    if inputs.kind == "image":
+        training.remove_unused_columns = False  # the collator reads the column with images
+    if not torch.cuda.is_available():
+        training.dataloader_pin_memory = False  # there is no device to copy to
+    trainer = ContrastiveMultiLabelTrainer(
+        inputs.model,
+        training,
+        data_collator=inputs.train_collator,
+        train_dataset=inputs.data["train"],
+        eval_dataset=inputs.data["validation"],
+        processing_class=inputs.processor,
+        eval_data_collator=inputs.eval_collator,
+    )
+    if quiet:
+        training.disable_tqdm = True
+        for printing in (PrinterCallback, ProgressCallback):
+            trainer.remove_callback(printing)
+    with _measured(seconds, "train"):
+        outcome = trainer.train(resume_from_checkpoint=checkpoint)
+    with _measured(seconds, "evaluate"):
+        evaluated = _evaluate(trainer, inputs, experiment)
+    seconds["total"] = time.perf_counter() - start
+    result = ExperimentResult(
+        metrics={**evaluated.metrics, "train_loss": float(outcome.training_loss), **_prr(trainer)},
+        per_label=evaluated.per_label,
+        seconds={name: round(value, 2) for name, value in seconds.items()},
+        folder=Path(training.output_dir),
+        settings=_settings(experiment, training),
+        versions=_versions(),
+    )
+    if trainer.is_world_process_zero():
+        _save_model(trainer.model, inputs.processor, result.folder / "encoder")
+        _save_model(evaluated.classifier, inputs.processor, result.folder / "classifier")
+        save_decisions(result.folder, *evaluated.test)
+        result.save()
+        if push:
+            _push(result.folder / "classifier", training)
+    return result
+
+
+# Evaluation -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Evaluated:
+    metrics: dict[str, float]
+    per_label: list[dict[str, Any]]
+    classifier: Any
+    test: tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]
+    """Labels and decisions."""
+
+
+def _evaluate(trainer: ContrastiveMultiLabelTrainer, inputs: Inputs, experiment: ExperimentArguments) -> _Evaluated:
+    """Scores of validation and test, from features that are computed once; the same on every rank."""
+    model = trainer.model
+    linear = experiment.evaluation == "linear" or (
+        experiment.evaluation == "auto" and not on_logits_only(trainer.args.loss)
+    )
+    held_out = {split: trainer.features_and_labels(inputs.data[split]) for split in ("validation", "test")}
+    metrics: dict[str, float] = {}
+    if model.classifier is not None:
+        weight, bias = model.classifier.weight.detach()[None].cpu(), model.classifier.bias.detach()[None].cpu()
+        direct = {split: _logits(features, weight[0], bias[0]) for split, (features, _) in held_out.items()}
+        prefix = "direct_" if linear else ""
+        metrics |= _scores(prefix, direct, held_out, experiment.single_label)
+        probabilities = {split: sigmoid(logits) for split, logits in direct.items()}
+    elif not linear:
+        raise ValueError(f"evaluation='direct' needs a loss on logits; {trainer.args.loss!r} trains no classifier.")
+    if linear:
+        passes, train_labels = _training_passes(trainer, inputs, experiment.augmented_passes)
+        result = linear_evaluate(
+            passes,
+            train_labels,
+            *held_out["validation"],
+            config=_linear_config(experiment, trainer.args.seed),
+            device=trainer.args.device,
+            progress=not trainer.args.disable_tqdm and trainer.is_world_process_zero(),
+        )
+        weight, bias = result.weight, result.bias
+        probabilities = {split: result.predict_proba(features) for split, (features, _) in held_out.items()}
+        metrics |= _scores("", probabilities, held_out, experiment.single_label)
+    test_features, test_labels = held_out["test"]
+    metrics |= dataclasses.asdict(space_quality(test_features, test_labels, max_rows=UNIFORMITY_ROWS))
+    kind = MLCLForImageClassification if inputs.kind == "image" else MLCLForSequenceClassification
+    classifier = kind.from_encoder(model, weight, bias)
+    if experiment.single_label and not linear:
+        classifier.config.problem_type = "single_label_classification"  # softmax and not sigmoid in a pipeline
+    decisions = decide(probabilities["test"])
+    if experiment.single_label:
+        decisions = np.eye(test_labels.shape[1], dtype=bool)[probabilities["test"].argmax(axis=1)]
+    per_label = [
+        {"label": name, "train_rows": int(count), "f1": float(score)}
+        for name, count, score in zip(
+            model.config.id2label.values(),
+            _label_counts(inputs.data["train"], test_labels.shape[1]),
+            f1(test_labels, decisions),
+            strict=True,
+        )
+    ]
+    return _Evaluated(metrics, per_label, classifier, (test_labels, decisions))
+
+
+def _logits(features: Array, weight: Tensor, bias: Tensor) -> Array:
+    result: Array = (torch.from_numpy(features) @ weight.float().T + bias.float()).numpy()
+    return result
+
+
+def _scores(
+    prefix: str, scores: Mapping[str, Array], held_out: Mapping[str, FeaturesAndLabels], single_label: bool
+) -> dict[str, float]:
+    """Metrics of each split; `scores` are probabilities, or logits."""
+    metrics: dict[str, float] = {}
+    for split, values in scores.items():
+        labels = held_out[split][1]
+        if single_label:
+            found = compute_single_label_metrics(SimpleNamespace(predictions=values, label_ids=labels))
+            found["accuracy"] = found["subset_accuracy"]
+        else:
+            probabilities = values if values.min() >= 0 and values.max() <= 1 else sigmoid(values)
+            found = multilabel_metrics(labels, probabilities)
+        metrics |= {f"{prefix}{split}_{name}": float(value) for name, value in found.items()}
+    return metrics
+
+
+def _training_passes(
+    trainer: ContrastiveMultiLabelTrainer, inputs: Inputs, augmented_passes: int
+) -> tuple[list[Array], Array]:
+    """Training features that the heads learn from: of the plain rows, or of several augmented passes over them."""
+    if inputs.kind == "text" or augmented_passes == 0:
+        features, labels = trainer.features_and_labels(inputs.data["train"])
+        return [features], labels
+    numbers = range(1, augmented_passes + 1)
+    passes = [trainer.features_and_labels(inputs.data["train"], number) for number in numbers]
+    return [features for features, _ in passes], passes[0][1]
+
+
+def _linear_config(experiment: ExperimentArguments, seed: int) -> LinearEvaluationConfig:
+    return LinearEvaluationConfig(
+        learning_rates=tuple(experiment.linear_learning_rates),
+        weight_decays=tuple(experiment.linear_weight_decays),
+        batch_size=experiment.linear_batch_size,
+        optimizer=experiment.linear_optimizer,
+        epochs=experiment.linear_epochs,
+        seed=seed,
+    )
+
+
+def _label_counts(rows: Any, num_labels: int) -> npt.NDArray[np.int64]:
+    ids = [label for labels in rows["labels"] for label in labels]
+    return np.bincount(np.asarray(ids, dtype=np.int64), minlength=num_labels)
+
+
+# Folders --------------------------------------------------------------------------------------------------------------
+
+
+def _push(classifier: Path, training: ContrastiveTrainingArguments) -> None:
+    from hf_mlcl.hub import push_folder
+
+    private = True if training.hub_private_repo is None else training.hub_private_repo
+    name = training.hub_model_id or Path(training.output_dir).name
+    push_folder(classifier, name, private=private, token=training.hub_token)
+
+
+def _checkpoint(experiment: ExperimentArguments, training: ContrastiveTrainingArguments) -> str | None:
+    """Where to go on; an error rather than a mixture of two runs in one folder."""
+    folder = Path(training.output_dir)
+    last = get_last_checkpoint(str(folder)) if folder.is_dir() else None
+    wanted = training.resume_from_checkpoint
+    if wanted:
+        if str(wanted).lower() in ("last", "true"):
+            return last
+        if not Path(str(wanted)).is_dir():
+            raise ValueError(f"resume_from_checkpoint must be a folder or 'last'; there is no folder {wanted!r}.")
+        return str(wanted)
+    if last is not None:
+        if not experiment.overwrite:
+            raise ValueError(
+                f"output_dir {str(folder)!r} has checkpoints of an earlier run ({Path(last).name}). Go on with it "
+                f"(--resume_from_checkpoint last), choose another --output_dir, or delete them (--overwrite)."
+            )
+        with training.main_process_first(desc="deleting earlier checkpoints"):
+            for path in folder.glob("checkpoint-*"):
+                shutil.rmtree(path, ignore_errors=True)
+    return None
+
+
+def _check_splits(data: DatasetDict) -> None:
+    missing = [split for split in ("train", "validation", "test") if split not in data]
+    if missing:
+        raise ValueError(f"The corpus has no {' and no '.join(missing)} split, but {', '.join(data)} only.")
+
+
+def _save_model(model: Any, processor: Any, folder: Path) -> None:
+    """Write a model with its processor beside its place, then put it there: never half a model."""
+    draft = folder.with_name(folder.name + ".part")
+    shutil.rmtree(draft, ignore_errors=True)
+    model.save_pretrained(draft)
+    processor.save_pretrained(draft)
+    shutil.rmtree(folder, ignore_errors=True)
+    os.replace(draft, folder)
+
+
+# What is written down -------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _measured(seconds: dict[str, float], step: str) -> Iterator[None]:
+    start = time.perf_counter()
+    yield
+    seconds[step] = time.perf_counter() - start
+
+
+def _prr(trainer: ContrastiveMultiLabelTrainer) -> dict[str, float]:
+    """The ratio that was logged last, or that of all steps where there were too few for a log."""
+    logs = [*trainer.state.log_history, trainer.statistics.flush()]
+    values = [float(entry["prr"]) for entry in logs if "prr" in entry]
+    return {"prr": values[max(0, len(values) - 2)]} if values else {}
+
+
+def _settings(experiment: ExperimentArguments, training: ContrastiveTrainingArguments) -> dict[str, Any]:
+    chosen = {**training.to_dict(), **dataclasses.asdict(experiment)}
+    return {name: value for name, value in chosen.items() if "token" not in name}
+
+
+def _versions() -> dict[str, str]:
+    names = ("hf-mlcl", "torch", "transformers", "datasets", "accelerate", "timm")
+    return {name: importlib.metadata.version(name) for name in names if _installed(name)}
+
+
+def _installed(name: str) -> bool:
+    try:
+        importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True

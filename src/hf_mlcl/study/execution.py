@@ -1,0 +1,66 @@
+"""One run, by way of `hf_mlcl.experiments`: the recipe of its corpus, changed by the study file."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hf_mlcl.study.specification import Run
+
+QUIET = {"report_to": "none", "disable_tqdm": True}
+"""A run's output is a file: no progress bars in it, and nothing sent to a tracker unless the study file says so."""
+
+
+def run_experiment_of(run: Run, folder: Path) -> Mapping[str, Any]:
+    """Train and evaluate, going on from the last checkpoint that an interrupted attempt completed.
+
+    Args:
+        run: The run.
+        folder: Gets everything that `run_experiment` saves.
+
+    Returns:
+        Its ``metrics`` and ``seconds``, and all ``settings``, also those that the study file left as they are.
+    """
+    from hf_mlcl.experiments import build_experiment, run_experiment, study_recipe
+
+    settings = {**QUIET, **run.arguments, "output_dir": str(folder)}
+    if settings.get("data_dir"):
+        settings["data_dir"] = expanded(settings["data_dir"])
+    checkpoint = last_complete_checkpoint(folder)
+    if checkpoint is not None:
+        settings["resume_from_checkpoint"] = str(checkpoint)
+    result = run_experiment(*build_experiment(study_recipe(settings["corpus"]), settings))
+    # HF counts the training loss from where a training was resumed: it would depend on interruptions.
+    metrics = {name: value for name, value in result.metrics.items() if name != "train_loss"}
+    return {"metrics": metrics, "seconds": result.seconds, "settings": result.settings}
+
+
+def expanded(path: str) -> str:
+    """A path with ``~`` and environment variables filled in.
+
+    A run is known by what its study file says, so ``$DATA/aapd`` names the same run on machines that keep their data
+    in different places.
+    """
+    full = os.path.expanduser(os.path.expandvars(path))
+    if "$" in full:
+        raise ValueError(f"data_dir {path!r} names an environment variable that is not set here.")
+    return full
+
+
+def last_complete_checkpoint(folder: Path) -> Path | None:
+    """The newest checkpoint that was written to its end; newer ones that were not are deleted.
+
+    The trainer writes ``trainer_state.json`` last, so a checkpoint with a whole one is complete.
+    """
+    numbered = [path for path in folder.glob("checkpoint-*") if path.name.removeprefix("checkpoint-").isdigit()]
+    for path in sorted(numbered, key=lambda path: -int(path.name.removeprefix("checkpoint-"))):
+        try:
+            json.loads((path / "trainer_state.json").read_text(encoding="utf-8"))
+            return path
+        except (OSError, ValueError):
+            shutil.rmtree(path)
+    return None

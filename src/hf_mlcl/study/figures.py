@@ -1,0 +1,194 @@
+"""The paper's figures from the runs of a study. Each function gives a matplotlib Figure; None where runs are missing.
+
+Lines are means over seeds, bands one standard deviation. Where other arguments were searched, each point shows the
+values that did best on validation.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from hf_mlcl.evaluation.analysis import SpaceQuality
+from hf_mlcl.evaluation.figures import PALETTE, draw_prr, draw_space_quality
+from hf_mlcl.study.cost import split_sizes
+from hf_mlcl.study.report import METRICS, corpus_title, metric_title
+from hf_mlcl.study.specification import Study
+from hf_mlcl.study.table import SETTING, finished, select, study_table
+
+EPOCHS, TEMPERATURE, ALPHA = (SETTING + name for name in ("num_train_epochs", "temperature", "loss_kwargs.alpha"))
+SHARE = "share"
+
+
+def draw_data_share(table: pd.DataFrame, metric: str = "macro_f1", select_by: str = "validation_micro_f1") -> Any:
+    """A metric against the share of the training data (``max_train_samples``)."""
+    with_share = table.assign(**{SHARE: [100 * _share(row) for row in table.to_dict("records")]})
+    return draw_curves(with_share, SHARE, metric, "training data (%)", select_by)
+
+
+def draw_epochs(table: pd.DataFrame, metric: str = "macro_f1", select_by: str = "validation_micro_f1") -> Any:
+    """A metric against epochs, of the runs that started from random weights."""
+    pretrained = table.get(f"{SETTING}pretrained", pd.Series(True, index=table.index))
+    backbone = table.get(f"{SETTING}backbone", pd.Series("", index=table.index))
+    at_random = table[pretrained.astype(str).eq("False") | backbone.eq("small")]
+    return draw_curves(at_random, EPOCHS, metric, "epochs from random initialisation", select_by)
+
+
+def draw_alpha(table: pd.DataFrame, metric: str = "macro_f1", select_by: str = "validation_micro_f1") -> Any:
+    """A metric against alpha, the weight of label overlap."""
+    return draw_curves(table, ALPHA, metric, "alpha", select_by)
+
+
+def draw_prr_by_temperature(table: pd.DataFrame) -> Figure | None:
+    """The Positive Regularisation Ratio at the end of training against temperature, a line a corpus and loss."""
+    if "prr" not in table or TEMPERATURE not in table:
+        return None
+    means = table.dropna(subset=["prr"]).pivot_table(index=TEMPERATURE, columns=["corpus", "loss"], values="prr")
+    means = means.dropna(axis=1)
+    if len(means) < 2 or means.empty:
+        return None
+    ratios = {f"{corpus_title(corpus)}, {loss}": means[corpus, loss].to_numpy() for corpus, loss in means.columns}
+    return draw_prr([float(value) for value in means.index], ratios)
+
+
+def draw_space(table: pd.DataFrame) -> Figure | None:
+    """Alignment against uniformity of each loss, means over all its runs on a corpus."""
+    if not {"alignment", "uniformity"} <= set(table.columns) or table.empty:
+        return None
+    means = table.groupby(["corpus", "loss"], sort=False)[["alignment", "uniformity"]].mean().dropna()
+    several = means.index.get_level_values("corpus").nunique() > 1
+    spaces = {
+        (f"{corpus_title(corpus)}, {loss}" if several else str(loss)): SpaceQuality(row["alignment"], row["uniformity"])
+        for (corpus, loss), row in means.iterrows()
+    }
+    return draw_space_quality(spaces) if len(spaces) > 1 else None
+
+
+def draw_curves(table: pd.DataFrame, x: str, metric: str, x_label: str, select_by: str) -> Figure | None:
+    """A metric against a column of the table: a panel a corpus, a line a loss.
+
+    Args:
+        table: Finished runs; see `study_table`.
+        x: The column.
+        metric: Name of a test metric without ``test_``, or of another as it is.
+        x_label: Its axis.
+        select_by: Chooses among searched values, see `select`.
+
+    Returns:
+        None where no loss has two points.
+    """
+    y = f"test_{metric}" if f"test_{metric}" in table else metric
+    if x not in table or y not in table:
+        return None
+    table = table.dropna(subset=[x, y])
+    # A setting or a name of the file that stands for one x only is no line of its own, but a point of one.
+    line = "loss" if _varies(table, ["corpus", "loss"], x) or f"{SETTING}loss" not in table else f"{SETTING}loss"
+    panel = ["corpus", "group"] if _varies(table, ["corpus", "group", line], x) else ["corpus"]
+    if not _varies(table, [*panel, line], x):
+        return None
+    table = select(table, select_by, keys=[*panel, line, x])
+    panels = list(table.groupby(panel, sort=False))
+    style = METRICS.get(metric)
+    factor = style.factor if style else 1.0
+    figure = Figure(figsize=(max(5.2, 4.2 * len(panels)), 3.9), layout="constrained")
+    colours = dict(zip(table[line].unique(), PALETTE * len(table), strict=False))
+    several = table["group"].nunique() > 1 and "group" in panel
+    for axes, (key, rows) in zip(np.atleast_1d(figure.subplots(1, len(panels))), panels, strict=True):
+        for name, runs in rows.groupby(line, sort=False):
+            points = factor * runs.groupby(x)[y].agg(["mean", "std"]).fillna(0)
+            axes.plot(points.index, points["mean"], marker="o", markersize=4, color=colours[name], label=name)
+            band = (points["mean"] - points["std"], points["mean"] + points["std"])
+            axes.fill_between(points.index, *band, color=colours[name], alpha=0.15, linewidth=0)
+        axes.set_title(corpus_title(key[0]) + (f", {key[1]}" if several else ""), fontsize=11)
+        axes.set(xlabel=x_label, ylabel=metric_title(metric))
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(alpha=0.25, linewidth=0.6)
+        axes.set_axisbelow(True)
+    axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
+    return figure
+
+
+FIGURES: dict[str, tuple[str, Callable[[pd.DataFrame, str], Figure | None], str]] = {
+    "data_share": (
+        "Macro-F1 against the share of training data",
+        lambda table, select_by: draw_data_share(table, select_by=select_by),
+        "runs with several max_train_samples",
+    ),
+    "epochs": (
+        "Macro-F1 against epochs from random initialisation",
+        lambda table, select_by: draw_epochs(table, select_by=select_by),
+        "runs with pretrained: false and several num_train_epochs",
+    ),
+    "prr": (
+        "Positive Regularisation Ratio against temperature",
+        lambda table, select_by: draw_prr_by_temperature(table),
+        "contrastive runs with several temperature",
+    ),
+    "space": (
+        "Alignment and uniformity",
+        lambda table, select_by: draw_space(select(table, select_by)),
+        "two losses or more",
+    ),
+    "alpha": (
+        "Macro-F1 against alpha",
+        lambda table, select_by: draw_alpha(table, select_by=select_by),
+        "runs of reg or wo_reg with several loss_kwargs.alpha",
+    ),
+}
+"""Name of each figure: its title, how it is drawn, and what it needs."""
+
+
+def save_figures(
+    study: Study,
+    folder: str | os.PathLike[str],
+    table: pd.DataFrame | None = None,
+    names: Sequence[str] | None = None,
+    suffix: str = "png",
+) -> tuple[dict[str, Path], dict[str, str]]:
+    """Draw every figure that the finished runs of a study allow.
+
+    Args:
+        study: The study.
+        folder: Where the pictures go.
+        table: Its runs; read from its folder if not given.
+        names: Of `FIGURES`; all if not given.
+        suffix: Format, such as png, pdf or svg.
+
+    Returns:
+        The pictures, and what those that could not be drawn need.
+    """
+    unknown = set(names or ()) - FIGURES.keys()
+    if unknown:
+        raise ValueError(f"There is no figure {', '.join(sorted(unknown))}. There are {', '.join(FIGURES)}.")
+    done = finished(study_table(study) if table is None else table)
+    drawn: dict[str, Path] = {}
+    missing: dict[str, str] = {}
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    for name in names or FIGURES:
+        _, draw, needs = FIGURES[name]
+        figure = None if done.empty else draw(done, study.report.select_by)
+        if figure is None:
+            missing[name] = needs
+            continue
+        drawn[name] = Path(folder) / f"{name}.{suffix}"
+        draft = drawn[name].with_name(f".{name}.part.{suffix}")
+        figure.savefig(draft, dpi=150)
+        os.replace(draft, drawn[name])
+    return drawn, missing
+
+
+def _share(row: dict[Any, Any]) -> float:
+    """Part of the corpus's training rows that a run learned from."""
+    rows = split_sizes(row[f"{SETTING}corpus"], row.get(f"{SETTING}size", "full")).train
+    most = row.get(f"{SETTING}max_train_samples")
+    return 1.0 if most is None or most != most else min(1.0, float(most) / rows)
+
+
+def _varies(table: pd.DataFrame, keys: Sequence[str], x: str) -> bool:
+    return bool(len(table)) and bool((table.groupby(list(keys))[x].nunique() > 1).any())

@@ -1,0 +1,254 @@
+"""Which results are the best, or not significantly different from it.
+
+Two paired tests, for the two ways in which a difference can be luck:
+
+- over **seeds**: the paired t-test on the scores of the same seeds. It asks whether training again would give the same
+  order. From a handful of seeds no rank test can reach 5 % (Wilcoxon needs six), which leaves the t-test; it assumes
+  normal differences, and with two seeds it finds next to nothing significant.
+- over **examples**: approximate randomisation on the decisions for the test rows. Which of the two classifiers decided
+  is swapped at random, row by row, and p is the share of swaps that make a difference at least as large. It asks
+  whether other test rows would give the same order of *these* trained models, and says nothing about training again.
+  It works with a single seed, for metrics that are functions of counts.
+
+``"auto"`` takes seeds where there are three or more, else examples where decisions are at hand, else seeds. All
+p-values of one column, which compare the best with each other one, are corrected after Holm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+Flags = npt.NDArray[np.bool_]
+
+ROUNDS = 1999
+SEEDS_FOR_AUTO = 3
+COUNTED_METRICS = ("micro_f1", "macro_f1", "hamming_loss", "accuracy", "subset_accuracy")
+"""Metrics that the test over examples can handle: functions of counts that are sums over rows."""
+
+
+@dataclass(frozen=True)
+class Scores:
+    """One method's results in one column.
+
+    Attributes:
+        by_seed: Score of each seed.
+        decisions: Decisions (rows, labels) of each seed, where they are at hand.
+    """
+
+    by_seed: Mapping[int, float]
+    decisions: Mapping[int, Flags] = field(default_factory=dict)
+
+    @property
+    def mean(self) -> float:
+        """Mean over seeds."""
+        return float(np.mean(list(self.by_seed.values())))
+
+    @property
+    def deviation(self) -> float | None:
+        """Standard deviation over seeds (n - 1 in the denominator); None for a single one."""
+        values = list(self.by_seed.values())
+        return float(np.std(values, ddof=1)) if len(values) > 1 else None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The best of a column, and how the others compare.
+
+    Attributes:
+        best: Its name.
+        p_values: Corrected p-value of each other one against the best; NaN where nothing could be tested.
+        level: Of significance.
+        test: ``"seeds"``, ``"examples"`` or ``"none"``.
+    """
+
+    best: str
+    p_values: Mapping[str, float]
+    level: float
+    test: str
+
+    @property
+    def winners(self) -> set[str]:
+        """The best and all that are not significantly different from it."""
+        return {self.best} | {name for name, p in self.p_values.items() if p >= self.level}
+
+
+def compare(
+    methods: Mapping[str, Scores],
+    metric: str,
+    *,
+    labels: Flags | None = None,
+    higher_is_better: bool = True,
+    test: str = "auto",
+    level: float = 0.05,
+) -> Comparison:
+    """Compare the method with the best mean with every other one.
+
+    Args:
+        methods: Scores by name; at least one.
+        metric: Name of the metric, for the test over examples.
+        labels: Truth (rows, labels), for the same.
+        higher_is_better: Whether the largest mean is the best.
+        test: ``"seeds"``, ``"examples"``, ``"none"`` or ``"auto"``.
+        level: Of significance.
+
+    Example:
+        >>> seeds = range(5)
+        >>> methods = {
+        ...     "good": Scores(dict(zip(seeds, [0.80, 0.81, 0.82, 0.80, 0.81]))),
+        ...     "as good": Scores(dict(zip(seeds, [0.81, 0.80, 0.81, 0.81, 0.80]))),
+        ...     "worse": Scores(dict(zip(seeds, [0.70, 0.72, 0.73, 0.70, 0.71]))),
+        ... }
+        >>> sorted(compare(methods, "macro_f1").winners)
+        ['as good', 'good']
+    """
+    sign = 1 if higher_is_better else -1
+    best = max(methods, key=lambda name: sign * methods[name].mean)
+    chosen = _choose(test, methods, metric, labels)
+    p_values = {}
+    for name in methods:
+        if name != best:
+            p_values[name] = _p_value(chosen, methods[best], methods[name], metric, labels)
+    return Comparison(best, holm(p_values), level, chosen)
+
+
+def paired_t_test(first: Sequence[float], second: Sequence[float]) -> float:
+    """Two-sided p-value of the paired t-test; NaN for fewer than two pairs.
+
+    Example:
+        >>> round(paired_t_test([1.0, 2.0, 3.0], [1.1, 2.3, 3.2]), 4)
+        0.0742
+        >>> paired_t_test([1.0, 2.0], [1.0, 2.0])
+        1.0
+    """
+    from scipy.stats import ttest_rel
+
+    if len(first) < 2:
+        return float("nan")
+    differences = np.subtract(first, second)
+    if np.ptp(differences) <= 1e-12 * max(1.0, float(np.abs(differences).max())):  # t is 0 / 0 or x / 0
+        return 1.0 if abs(differences[0]) <= 1e-12 else 0.0
+    return float(ttest_rel(first, second).pvalue)
+
+
+def randomisation_test(
+    labels: npt.ArrayLike,
+    first: Sequence[npt.ArrayLike],
+    second: Sequence[npt.ArrayLike],
+    metric: str,
+    rounds: int = ROUNDS,
+    seed: int = 0,
+) -> float:
+    """Two-sided p-value of the paired approximate randomisation test over rows.
+
+    Args:
+        labels: Truth (rows, labels).
+        first: Decisions (rows, labels) of one method, one matrix a seed.
+        second: Those of the other, seeds in the same order. A row is swapped in all seeds at once.
+        metric: One of `COUNTED_METRICS`; the statistic is its mean over seeds.
+        rounds: Number of random swaps; p cannot fall below 1 / (rounds + 1).
+        seed: Of the swaps.
+
+    Example:
+        >>> truth = np.eye(4, dtype=bool)[np.arange(200) % 4]
+        >>> nearly, wrong = truth.copy(), truth.copy()
+        >>> nearly[0], wrong[:40] = False, False
+        >>> randomisation_test(truth, [truth], [wrong], "micro_f1") < 0.01
+        True
+        >>> randomisation_test(truth, [truth], [nearly], "micro_f1")
+        1.0
+    """
+    if metric not in COUNTED_METRICS:
+        raise ValueError(f"metric must be one of {', '.join(COUNTED_METRICS)}; got {metric!r}.")
+    truth = np.asarray(labels, dtype=bool)
+    random = np.random.default_rng(seed)
+    totals, gains = [], []
+    for one, other in zip(first, second, strict=True):
+        a, b = (_counts(truth, np.asarray(decisions, dtype=bool)) for decisions in (one, other))
+        totals.append((a.sum(0, dtype=np.int64), b.sum(0, dtype=np.int64)))
+        gains.append(b - a)
+    changed = np.flatnonzero(np.any([gain.any(1) for gain in gains], axis=0))  # swapping others changes nothing
+    gains = [gain[changed].astype(np.float32) for gain in gains]
+    support, rows = truth.sum(0), len(truth)
+
+    def difference(shifts: Sequence[npt.NDArray[np.float64]]) -> npt.NDArray[np.float64]:
+        """Mean over seeds of first minus second, with counts shifted from the second to the first."""
+        each = [
+            _metric(metric, a + shift, support, rows) - _metric(metric, b - shift, support, rows)
+            for (a, b), shift in zip(totals, shifts, strict=True)
+        ]
+        return np.asarray(np.mean(each, axis=0))
+
+    observed = abs(float(difference([np.zeros((1, len(a))) for a, _ in totals])[0]))
+    as_large = 0
+    for start in range(0, rounds, 200):
+        swaps = random.integers(0, 2, (min(200, rounds - start), len(changed)), dtype=np.int8).astype(np.float32)
+        shifts = [(swaps @ gain).astype(np.float64) for gain in gains]
+        as_large += int(np.count_nonzero(np.abs(difference(shifts)) >= observed - 1e-12))
+    return (1 + as_large) / (1 + rounds)
+
+
+def holm(p_values: Mapping[str, float]) -> dict[str, float]:
+    """P-values corrected after Holm for being several; NaN stays and does not count.
+
+    Example:
+        >>> holm({"a": 0.01, "b": 0.04, "c": 0.03})
+        {'a': 0.03, 'b': 0.06, 'c': 0.06}
+    """
+    tested = sorted((p, name) for name, p in p_values.items() if not np.isnan(p))
+    corrected = {name: float("nan") for name in p_values}
+    highest = 0.0
+    for rank, (p, name) in enumerate(tested):
+        highest = max(highest, min(1.0, p * (len(tested) - rank)))
+        corrected[name] = highest
+    return corrected
+
+
+def _choose(test: str, methods: Mapping[str, Scores], metric: str, labels: Flags | None) -> str:
+    if test not in ("auto", "seeds", "examples", "none"):
+        raise ValueError(f"test must be 'auto', 'seeds', 'examples' or 'none'; got {test!r}.")
+    possible = metric in COUNTED_METRICS and labels is not None and all(scores.decisions for scores in methods.values())
+    if test == "examples" and not possible:
+        return "none"
+    if test != "auto":
+        return test
+    seeds = min(len(scores.by_seed) for scores in methods.values())
+    if seeds >= SEEDS_FOR_AUTO:
+        return "seeds"
+    if possible:
+        return "examples"
+    return "seeds" if seeds > 1 else "none"
+
+
+def _p_value(test: str, best: Scores, other: Scores, metric: str, labels: Flags | None) -> float:
+    if test == "seeds":
+        common = sorted(best.by_seed.keys() & other.by_seed.keys())
+        return paired_t_test([best.by_seed[seed] for seed in common], [other.by_seed[seed] for seed in common])
+    common = sorted(best.decisions.keys() & other.decisions.keys())
+    if test == "none" or not common or labels is None:
+        return float("nan")
+    first, second = ([scores.decisions[seed] for seed in common] for scores in (best, other))
+    return randomisation_test(labels, first, second, metric)
+
+
+def _counts(truth: Flags, decisions: Flags) -> npt.NDArray[np.int8]:
+    """What each row adds: true positives and positives of each label, and whether the whole row is right."""
+    right = (truth == decisions).all(1, keepdims=True)
+    return np.concatenate([truth & decisions, decisions, right], axis=1).astype(np.int8)
+
+
+def _metric(
+    metric: str, counts: npt.NDArray[np.float64], support: npt.NDArray[np.int64], rows: int
+) -> npt.NDArray[np.float64]:
+    """The metric from summed counts, one a row of `counts`."""
+    hits, positives, right = np.split(np.asarray(counts, dtype=np.float64), [len(support), 2 * len(support)], axis=-1)
+    if metric in ("accuracy", "subset_accuracy"):
+        return right[..., 0] / rows
+    if metric == "hamming_loss":
+        return np.asarray((positives.sum(-1) + support.sum() - 2 * hits.sum(-1)) / (rows * len(support)))
+    if metric == "micro_f1":
+        return np.asarray(2 * hits.sum(-1) / np.maximum(positives.sum(-1) + support.sum(), 1))
+    return np.asarray((2 * hits / np.maximum(positives + support, 1)).mean(-1))

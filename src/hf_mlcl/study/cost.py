@@ -131,7 +131,7 @@ def forward_operations(kind: str, backbone: str | None, size: int) -> float:
     with torch.device("meta"), FlopCounterMode(display=False) as counter, torch.no_grad():
         network = _text_network(backbone, size) if kind == "text" else _image_network(backbone)
         if kind == "text":
-            network(input_ids=torch.zeros(1, size, dtype=torch.long), attention_mask=torch.ones(1, size))
+            network(input_ids=torch.zeros(1, size, dtype=torch.long))
         else:
             network(torch.zeros(1, 3, size, size))
     return float(counter.get_total_flops())

@@ -8,6 +8,7 @@ as three forward passes, extracting its features as one. Time follows from a rat
 from __future__ import annotations
 
 import functools
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -138,8 +139,6 @@ def forward_operations(kind: str, backbone: str | None, size: int) -> float:
 
 
 def _text_network(backbone: str | None, length: int) -> Any:
-    import os
-
     from transformers import AutoConfig, AutoModel, BertConfig, RobertaConfig
 
     if backbone == "small":

@@ -6,6 +6,7 @@ values that did best on validation.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,7 +21,7 @@ from hf_mlcl.evaluation.figures import PALETTE, draw_prr, draw_space_quality
 from hf_mlcl.study.cost import split_sizes
 from hf_mlcl.study.report import METRICS, corpus_title, metric_title
 from hf_mlcl.study.specification import Study
-from hf_mlcl.study.table import SETTING, finished, select, study_table
+from hf_mlcl.study.table import SETTING, finished, scalars, select, study_table
 
 EPOCHS, TEMPERATURE, ALPHA = (SETTING + name for name in ("num_train_epochs", "temperature", "loss_kwargs.alpha"))
 SHARE = "share"
@@ -29,7 +30,7 @@ SHARE = "share"
 def draw_data_share(table: pd.DataFrame, metric: str = "macro_f1", select_by: str = "validation_micro_f1") -> Any:
     """A metric against the share of the training data (``max_train_samples``)."""
     with_share = table.assign(**{SHARE: [100 * _share(row) for row in table.to_dict("records")]})
-    return draw_curves(with_share, SHARE, metric, "training data (%)", select_by)
+    return draw_curves(with_share, SHARE, "max_train_samples", metric, "training data (%)", select_by)
 
 
 def draw_epochs(table: pd.DataFrame, metric: str = "macro_f1", select_by: str = "validation_micro_f1") -> Any:
@@ -37,19 +38,21 @@ def draw_epochs(table: pd.DataFrame, metric: str = "macro_f1", select_by: str = 
     pretrained = table.get(f"{SETTING}pretrained", pd.Series(True, index=table.index))
     backbone = table.get(f"{SETTING}backbone", pd.Series("", index=table.index))
     at_random = table[pretrained.astype(str).eq("False") | backbone.eq("small")]
-    return draw_curves(at_random, EPOCHS, metric, "epochs from random initialisation", select_by)
+    label = "epochs from random initialisation"
+    return draw_curves(at_random, EPOCHS, "num_train_epochs", metric, label, select_by)
 
 
 def draw_alpha(table: pd.DataFrame, metric: str = "macro_f1", select_by: str = "validation_micro_f1") -> Any:
     """A metric against alpha, the weight of label overlap."""
-    return draw_curves(table, ALPHA, metric, "alpha", select_by)
+    return draw_curves(table, ALPHA, "loss_kwargs.alpha", metric, "alpha", select_by)
 
 
 def draw_prr_by_temperature(table: pd.DataFrame) -> Figure | None:
     """The Positive Regularisation Ratio at the end of training against temperature, a line a corpus and loss."""
     if "prr" not in table or TEMPERATURE not in table:
         return None
-    means = table.dropna(subset=["prr"]).pivot_table(index=TEMPERATURE, columns=["corpus", "loss"], values="prr")
+    table = _alike(table.dropna(subset=["prr", TEMPERATURE]), TEMPERATURE, "temperature", ["corpus", "loss"])
+    means = table.pivot_table(index=TEMPERATURE, columns=["corpus", "loss"], values="prr")
     means = means.dropna(axis=1)
     if len(means) < 2 or means.empty:
         return None
@@ -70,12 +73,13 @@ def draw_space(table: pd.DataFrame) -> Figure | None:
     return draw_space_quality(spaces) if len(spaces) > 1 else None
 
 
-def draw_curves(table: pd.DataFrame, x: str, metric: str, x_label: str, select_by: str) -> Figure | None:
+def draw_curves(table: pd.DataFrame, x: str, argument: str, metric: str, x_label: str, select_by: str) -> Figure | None:
     """A metric against a column of the table: a panel a corpus, a line a loss.
 
     Args:
         table: Finished runs; see `study_table`.
         x: The column.
+        argument: The argument behind it. The runs of a line differ in nothing else but seed and searched values.
         metric: Name of a test metric without ``test_``, or of another as it is.
         x_label: Its axis.
         select_by: Chooses among searched values, see `select`.
@@ -92,7 +96,7 @@ def draw_curves(table: pd.DataFrame, x: str, metric: str, x_label: str, select_b
     panel = ["corpus", "group"] if _varies(table, ["corpus", "group", line], x) else ["corpus"]
     if not _varies(table, [*panel, line], x):
         return None
-    table = select(table, select_by, keys=[*panel, line, x])
+    table = select(_alike(table, x, argument, [*panel, line]), select_by, keys=[*panel, line, x])
     panels = list(table.groupby(panel, sort=False))
     style = METRICS.get(metric)
     factor = style.factor if style else 1.0
@@ -188,6 +192,26 @@ def _share(row: dict[Any, Any]) -> float:
     rows = split_sizes(row[f"{SETTING}corpus"], row.get(f"{SETTING}size", "full")).train
     most = row.get(f"{SETTING}max_train_samples")
     return 1.0 if most is None or most != most else min(1.0, float(most) / rows)
+
+
+def _alike(table: pd.DataFrame, x: str, argument: str, keys: Sequence[str]) -> pd.DataFrame:
+    """Of each line's runs those that differ in one argument only; of several such sets the one with the most points.
+
+    A study may vary several things, one at a time: a point of one figure must not be drawn into another.
+    """
+
+    def context(row: dict[Any, Any]) -> str:
+        searched = json.loads(row["choice"]).keys() - {argument}
+        free = {argument, "seed", "corpus", "loss", *searched}
+        fixed = [item for item in scalars(json.loads(row["arguments"])) if item[0] not in free]
+        return json.dumps([sorted(searched), sorted(fixed)])
+
+    table = table.assign(context=[context(row) for row in table.to_dict("records")])
+    kept = []
+    for _, runs in table.groupby(list(keys), sort=False):
+        points = runs.groupby("context", sort=False)[x].nunique()
+        kept.append(runs[runs["context"] == points.idxmax()])
+    return pd.concat(kept) if kept else table
 
 
 def _varies(table: pd.DataFrame, keys: Sequence[str], x: str) -> bool:

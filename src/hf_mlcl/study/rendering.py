@@ -62,7 +62,8 @@ def to_markdown(table: ReportTable) -> str:
     lines.append("| " + " | ".join(["loss", *(_markdown(" ".join(column)) for column in table.columns)]) + " |")
     lines.append("|---" * (1 + len(table.columns)) + "|")
     for row in table.rows:
-        lines.append("| " + " | ".join([f"`{row.loss}`", *map(_markdown_cell, row.cells)]) + " |")
+        loss = row.loss.replace("|", r"\|")  # the only thing that is special within code in a table
+        lines.append("| " + " | ".join([f"`{loss}`", *map(_markdown_cell, row.cells)]) + " |")
     return "\n".join([*lines, "", *(f"- {_markdown(note)}" for note in table.notes)])
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
-from hf_mlcl.losses import hyperparameters, loss_class
+from hf_mlcl.losses import hyperparameters, on_logits_only
 
 Settings = Mapping[str, Any]
 
@@ -69,16 +69,6 @@ class Recipe:
         tried = [value if isinstance(value, tuple) else (value,) for value in chosen.values()]
         points = [_with_hyperparameters(loss, dict(zip(names, values, strict=True))) for values in product(*tried)]
         return [point for number, point in enumerate(points) if point not in points[:number]]
-
-
-def on_logits_only(loss: str) -> bool:
-    """Whether only losses on logits take part, so that the study's protocol for them holds.
-
-    Example:
-        >>> on_logits_only("zlpr"), on_logits_only("reg+zlpr")
-        (True, False)
-    """
-    return all(getattr(loss_class(part.strip()), "kind") == "logit" for part in loss.split("+"))  # noqa: B009
 
 
 def study_recipe(corpus: str) -> Recipe:

@@ -28,7 +28,7 @@ from hf_mlcl.evaluation import LinearEvaluationConfig, linear_evaluate, space_qu
 from hf_mlcl.experiments.arguments import ExperimentArguments
 from hf_mlcl.experiments.decisions import save_decisions
 from hf_mlcl.experiments.inputs import Inputs, load_data, prepare_inputs
-from hf_mlcl.experiments.recipe import on_logits_only
+from hf_mlcl.losses import on_logits_only
 from hf_mlcl.metrics import compute_single_label_metrics, decide, f1, multilabel_metrics, sigmoid
 from hf_mlcl.training import ContrastiveTrainingArguments
 

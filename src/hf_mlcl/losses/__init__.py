@@ -22,7 +22,7 @@ from hf_mlcl.losses.mulsupcon import MulSupConLoss
 from hf_mlcl.losses.proto import ProtoLoss
 from hf_mlcl.losses.queue import MomentumQueue
 from hf_mlcl.losses.reg import RegLoss, WithoutRegLoss
-from hf_mlcl.losses.registry import build_loss, hyperparameters, list_losses, loss_class, register_loss
+from hf_mlcl.losses.registry import build_loss, hyperparameters, list_losses, loss_class, on_logits_only, register_loss
 from hf_mlcl.losses.supcon import SupConLoss, SupConRegLoss
 
 __all__ = [
@@ -50,5 +50,6 @@ __all__ = [
     "hyperparameters",
     "list_losses",
     "loss_class",
+    "on_logits_only",
     "register_loss",
 ]

@@ -130,3 +130,13 @@ def build_loss(name: str, *, weights: Sequence[float] | None = None, **hyperpara
     if len(losses) < len(names):
         raise ValueError(f"A joined loss names each of its parts once; got {name!r}. Use weights to count one more.")
     return JoinedLoss(losses, weights)
+
+
+def on_logits_only(loss: str) -> bool:
+    """Whether only losses on logits take part, so that the study's protocol for them holds.
+
+    Example:
+        >>> on_logits_only("zlpr"), on_logits_only("reg+zlpr")
+        (True, False)
+    """
+    return all(getattr(loss_class(part.strip()), "kind") == "logit" for part in loss.split("+"))  # noqa: B009

@@ -159,6 +159,6 @@ def _image_network(backbone: str | None) -> Any:
 
 
 def _on_logits(loss: str) -> bool:
-    from hf_mlcl.experiments.recipe import on_logits_only
+    from hf_mlcl.losses import on_logits_only
 
     return on_logits_only(loss)

@@ -9,7 +9,7 @@ from typing import Any
 from torch import nn
 from transformers import SchedulerType, TrainingArguments
 
-from hf_mlcl.losses import build_loss, hyperparameters, loss_class
+from hf_mlcl.losses import build_loss, hyperparameters, on_logits_only
 
 
 @dataclass
@@ -106,7 +106,7 @@ class ContrastiveTrainingArguments(TrainingArguments):
             )
         self._schedule_follows_loss = self.lr_scheduler_type is None
         self.follow_loss()
-        logits_only = self._logits_only()
+        logits_only = on_logits_only(self.loss)
         evaluates, saves = (_chosen(self, name) for name in ("eval_strategy", "save_strategy"))
         if self.load_best_model_at_end is None:
             self.load_best_model_at_end = logits_only and evaluates and saves
@@ -119,13 +119,10 @@ class ContrastiveTrainingArguments(TrainingArguments):
             self.label_names = ["labels"]
         super().__post_init__()
 
-    def _logits_only(self) -> bool:
-        return all(getattr(loss_class(part.strip()), "kind") == "logit" for part in self.loss.split("+"))  # noqa: B009
-
     def follow_loss(self) -> None:
         """Take the schedule of this kind of loss, unless the user has chosen one; a search may change the loss."""
         if self._schedule_follows_loss:
-            self.lr_scheduler_type = SchedulerType("linear" if self._logits_only() else "cosine")
+            self.lr_scheduler_type = SchedulerType("linear" if on_logits_only(self.loss) else "cosine")
 
     def build_loss(self) -> nn.Module:
         """The loss that these arguments name."""

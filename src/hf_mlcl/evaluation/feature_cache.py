@@ -80,17 +80,22 @@ class FeatureCache:
     def load(self, key: str) -> dict[str, Tensor] | None:
         """The tensors under `key`, mapped from the disk, or None if there are none that can be trusted."""
         path = self.path(key)
-        if not path.is_file():
-            return None
+        while (version := _version(path)) is not None:
+            tensors = self._read(path, key)
+            # safetensors opens a file more than once, and another process may have replaced it in between.
+            if tensors is not None or _version(path) == version:
+                return tensors
+        return None
+
+    @staticmethod
+    def _read(path: Path, key: str) -> dict[str, Tensor] | None:
         try:
-            with safe_open(path, framework="pt") as file:  # one handle: another process may replace the file meanwhile
+            with safe_open(path, framework="pt") as file:
                 header = file.metadata() or {}
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is no dict)
         except (SafetensorError, OSError, ValueError):
             return None
-        if header.get("key") != key or header.get("checksum") != _checksum(tensors):
-            return None
-        return tensors
+        return tensors if header.get("key") == key and header.get("checksum") == _checksum(tensors) else None
 
     def save(self, key: str, tensors: Mapping[str, Tensor]) -> Path:
         """Store `tensors` under `key`."""
@@ -113,6 +118,15 @@ class FeatureCache:
             found = dict(compute())
             self.save(key, found)
         return found
+
+
+def _version(path: Path) -> tuple[int, int] | None:
+    """What tells a file from the one that replaces it; None where there is none."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_ino, status.st_mtime_ns
 
 
 def _checksum(tensors: Mapping[str, Tensor]) -> str:

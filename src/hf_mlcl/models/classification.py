@@ -17,6 +17,7 @@ from transformers.modeling_outputs import ImageClassifierOutput, SequenceClassif
 from hf_mlcl.models.backbones import backbone_from_config, feature_size, represent
 from hf_mlcl.models.configuration import MLCLConfig
 from hf_mlcl.models.modeling import MLCLModel
+from hf_mlcl.models.sharing import SharedModel
 
 if TYPE_CHECKING:
     from hf_mlcl.evaluation import Temperature, Thresholds
@@ -38,7 +39,7 @@ class LinearHeads(nn.Module):
         return F.logsigmoid(logits).logsumexp(0) - F.logsigmoid(-logits).logsumexp(0)
 
 
-class _LinearHeadsClassifier(PreTrainedModel):
+class _LinearHeadsClassifier(SharedModel, PreTrainedModel):
     """A backbone and its linear heads; the subclasses differ in their inputs."""
 
     config_class = MLCLConfig

@@ -16,6 +16,7 @@ from cli.conftest import QUICK
 from hf_mlcl import list_corpora, list_losses, load_corpus
 from hf_mlcl.data import read_own_data
 from hf_mlcl.experiments.prediction import Predictor
+from hub.hub_server import USER, HubServer
 
 
 def in_json(result):
@@ -250,6 +251,29 @@ def test_images_are_refused_by_a_classifier_of_texts(hf_mlcl, trained, tmp_path)
     (tmp_path / "metadata.csv").write_text("path,labels\na.png,x\n")
     message = hf_mlcl("predict", tmp_path / "metadata.csv", "--model", trained, code=1).stderr
     assert "has images in column 'path', but texts are wanted" in message
+
+
+# Pushing --------------------------------------------------------------------------------------------------------------
+
+
+def test_an_experiments_folder_pushes_its_classifier_privately(hf_mlcl, trained, tmp_path):
+    with HubServer() as server, server.here(tmp_path / "cache"):
+        assert "classifier" in hf_mlcl("push", trained, f"{USER}/reviews").stderr
+        repository = server.repositories["model", f"{USER}/reviews"]
+    assert repository.private
+    assert {"config.json", "model.safetensors", "tokenizer.json", "README.md"} <= repository.files.keys()
+    assert repository.files["model.safetensors"] == (trained / "classifier" / "model.safetensors").read_bytes()
+
+
+def test_a_folder_without_a_model_is_not_pushed(hf_mlcl, tmp_path):
+    with HubServer() as server, server.here(tmp_path / "cache"):
+        assert "holds no model" in hf_mlcl("push", tmp_path, f"{USER}/nothing", code=1).stderr
+        assert not server.repositories
+
+
+def test_without_a_way_to_the_hub_nothing_is_pushed(hf_mlcl, trained, monkeypatch):
+    monkeypatch.setattr("hf_mlcl.data.download.hub_is_reachable", lambda: False)
+    assert "The Hub cannot be reached" in hf_mlcl("push", trained, "me/reviews", code=1).stderr
 
 
 # The demo -------------------------------------------------------------------------------------------------------------

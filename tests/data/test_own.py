@@ -183,6 +183,13 @@ def test_a_table_with_paths_of_images_beside_it_is_read(tmp_path):
     assert data.splits["train"][0]["image"].size == (8, 8)
 
 
+def test_an_image_that_is_missing_is_named(tmp_path):
+    images(tmp_path / "pictures", count=3)
+    (tmp_path / "pictures.csv").write_text("path,tags\n" + "".join(f"pictures/{i}.png,a\n" for i in range(4)))
+    with pytest.raises(CorpusFileError, match=r"Column 'path' names the image 'pictures/3\.png', which is not in"):
+        read_own_data(tmp_path / "pictures.csv")
+
+
 def test_a_folder_with_a_subfolder_a_class_is_read(tmp_path):
     for name in ("cat", "dog"):
         images(tmp_path / name, count=10)
@@ -257,8 +264,11 @@ def test_a_dataset_of_the_hub_with_class_labels_is_read(monkeypatch):
     )
     served = datasets.DatasetDict({"train": rows, "validation": rows.select(range(5)), "test": rows.select(range(5))})
     monkeypatch.setattr("hf_mlcl.data.own.hub_is_reachable", lambda: True)
-    monkeypatch.setattr("hf_mlcl.data.own.load_dataset", lambda name: served)
-    data = read_own_data("somebody/emotions")
+    monkeypatch.setattr(
+        "hf_mlcl.data.own.load_dataset",
+        lambda name, config: served if (name, config) == ("somebody/emotions", "plain") else None,
+    )
+    data = read_own_data("somebody/emotions:plain")
     assert data.label_names == ["joy", "anger"]
     assert data.split_rule == "as given"
     assert data.splits["train"]["labels"][:2] == [[], [0, 1]]

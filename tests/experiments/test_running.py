@@ -20,6 +20,7 @@ from hf_mlcl.evaluation import LinearEvaluationConfig
 from hf_mlcl.experiments import ExperimentResult, build_experiment, run_experiment, study_recipe
 from hf_mlcl.experiments.prediction import Predictor, newest_classifier
 from hf_mlcl.metrics import compute_metrics
+from hub.hub_server import USER, HubServer
 
 QUICK = {
     "max_train_samples": 96,
@@ -207,6 +208,15 @@ def test_an_interrupted_run_goes_on_and_ends_as_if_it_had_not_been(contrastive, 
     for name, value in contrastive.metrics.items():
         if name.startswith(("test_", "validation_")):
             assert resumed.metrics[name] == pytest.approx(value, abs=1e-6), name
+
+
+def test_push_to_hub_uploads_the_finished_classifier_once(tmp_path):
+    with HubServer() as server, server.here(tmp_path / "cache"):
+        result = run(tmp_path / "run", push_to_hub=True, hub_model_id=f"{USER}/toy", save_strategy="epoch")
+        repository = server.repositories["model", f"{USER}/toy"]
+    assert repository.private
+    assert repository.files["model.safetensors"] == (result.folder / "classifier" / "model.safetensors").read_bytes()
+    assert len([message for message in repository.messages if message == "Upload model"]) == 1
 
 
 def test_the_newest_classifier_is_found(contrastive, tmp_path):

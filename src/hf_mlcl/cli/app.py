@@ -134,7 +134,9 @@ def train(
         str,
         typer.Argument(help="CSV, TSV, JSON, JSONL or Parquet file; folder; Hub dataset; or a corpus by name."),
     ],
-    loss: Annotated[str, typer.Option(help="A loss by name, or several joined with +.")] = "reg",
+    loss: Annotated[
+        str | None, typer.Option(help="A loss by name, or several joined with +; `reg` if not set.")
+    ] = None,
     backbone: Annotated[
         str | None,
         typer.Option(help="Hub id, local folder, timm architecture, or 'small': learns from nothing, no download."),

@@ -14,8 +14,11 @@ def run(folder: str, repo_id: str, public: bool) -> None:
         repo_id: Where to.
         public: Whether everybody may see it.
     """
+    from hf_mlcl.data.download import hub_is_reachable
     from hf_mlcl.hub import push_folder
 
+    if not hub_is_reachable():
+        raise ValueError("The Hub cannot be reached. `hf-mlcl doctor` says what else is missing.")
     chosen = classifier_folder(folder)
     say(f"Uploading {chosen} to {repo_id} ({'public' if public else 'private'})")
     print(push_folder(chosen, repo_id, private=not public))

@@ -108,7 +108,7 @@ def read_own_data(
     Args:
         source: A CSV, TSV, JSON, JSON Lines or Parquet file; a folder with files ``train.csv``, ``validation.csv``,
             ``test.csv`` (or the like); a folder of images with a ``metadata.csv`` (column ``file_name``, then labels),
-            or with a subfolder a class; or the id of a dataset on the Hub.
+            or with a subfolder a class; or the id of a dataset on the Hub (``owner/name``, or ``owner/name:config``).
         text_column: The column with texts (or paths of images), where it is not found by itself.
         label_columns: The columns with labels, where they are not found by themselves.
         label_delimiter: What separates the labels in one column, where it is not found by itself.
@@ -129,7 +129,7 @@ def read_own_data(
         >>> {split: len(rows) for split, rows in data.splits.items()}
         {'train': 16, 'validation': 2, 'test': 2}
     """
-    raw, folder = _read(os.fspath(source))
+    raw = _read(os.fspath(source))
     columns = _columns(raw)
     kind, content = _content_column(raw, columns, text_column, set(label_columns or ()))
     notes: list[str] = []
@@ -142,8 +142,6 @@ def read_own_data(
         rows = rows.cast_column("image", Image()) if kind == "image" else rows.cast_column("text", Value("string"))
         feature = List(ClassLabel(names=names))
         splits[split] = rows.add_column("labels", labels[split], feature=feature)
-    if kind == "image" and folder is not None:
-        _check_images(splits, folder)
     result, rule = _split(splits, seed)
     data = OwnData(result, kind, content, found, rule, notes)
     few = [name for name, count in data.label_counts().items() if count < 5]
@@ -162,7 +160,7 @@ def content_of(source: str | os.PathLike[str], kind: str, column: str | None = N
         kind: ``"text"`` or ``"image"``.
         column: The column, where it is not found by itself.
     """
-    raw, _ = _read(os.fspath(source))
+    raw = _read(os.fspath(source))
     found, name = _content_column(raw, _columns(raw), column, set())
     if found != kind:
         raise CorpusFormatError(f"{os.fspath(source)} has {found}s in column {name!r}, but {kind}s are wanted.")
@@ -172,25 +170,26 @@ def content_of(source: str | os.PathLike[str], kind: str, column: str | None = N
 # Files ----------------------------------------------------------------------------------------------------------------
 
 
-def _read(source: str) -> tuple[dict[str, Dataset], Path | None]:
-    """The rows of each split under its usual name, and the folder that paths in them are relative to."""
+def _read(source: str) -> dict[str, Dataset]:
+    """The rows of each split under its usual name."""
     path = Path(source).expanduser()
     if path.is_file():
         rows = _read_file(path)
-        return {"train": _with_image_paths(rows, path.parent)}, path.parent
+        return {"train": _with_image_paths(rows, path.parent)}
     if path.is_dir():
-        return _read_folder(path), path
+        return _read_folder(path)
     if path.suffix.lower() in READERS or source.count("/") > 1 or source.startswith((".", "~", "/")):
         raise CorpusFileError(f"{source!r} is not there. Give a CSV, JSON or Parquet file, a folder, or a Hub dataset.")
     if not hub_is_reachable():
         raise CorpusFileError(f"{source!r} is neither a file nor a folder here, and the Hub cannot be reached.")
+    name, _, config = source.partition(":")
     try:
-        found = load_dataset(source)
+        found = load_dataset(name, config or None)
     except Exception as error:  # whatever the network, the Hub or its files come up with
         raise CorpusFileError(
             f"{source!r} is neither a file nor a folder here, and as a dataset of the Hub it cannot be had: {error}"
         ) from error
-    return _named_splits(dict(found)), None
+    return _named_splits(dict(found))
 
 
 def _read_file(path: Path) -> Dataset:
@@ -254,6 +253,9 @@ def _with_image_paths(rows: Dataset, folder: Path) -> Dataset:
     for column in (name for name in rows.column_names if name.lower() in IMAGE_NAMES):
         values = rows[column]
         if all(isinstance(value, str) and value.lower().endswith(IMAGE_ENDINGS) for value in values):
+            missing = next((value for value in values if not (folder / value).is_file()), None)
+            if missing is not None:
+                raise CorpusFileError(f"Column {column!r} names the image {missing!r}, which is not in {folder}.")
             return rows.map(_with_folder, fn_kwargs={"column": column, "folder": str(folder.resolve())})
     return rows
 
@@ -480,14 +482,6 @@ def _split(splits: dict[str, Dataset], seed: int) -> tuple[DatasetDict, str]:
         raise CorpusFormatError(f"{len(rows)} rows are too few to cut off a {empty[0]} split. Give one, or more rows.")
     found = {**splits, **cut}
     return DatasetDict({split: found[split] for split in SPLIT_NAMES}), f"{' and '.join(missing)} by stratification"
-
-
-def _check_images(splits: dict[str, Dataset], folder: Path) -> None:
-    for split, rows in splits.items():
-        for value in rows.cast_column("image", Image(decode=False))["image"]:
-            path = value.get("path")
-            if value.get("bytes") is None and path and not Path(path).is_file():
-                raise CorpusFileError(f"The image {path} of the {split} split is not there; looked in {folder}.")
 
 
 def _note_repeated_texts(data: OwnData, notes: list[str]) -> None:

@@ -21,7 +21,7 @@ CHUNK = 64
 def own_recipe(data: OwnData, corpus: str, backbone: str | None = None) -> Recipe:
     """Settings that suit the size of the data; every one can be changed.
 
-    Contrastive losses get a batch of about a twentieth of the rows, between 32 and 256, since they learn from pairs;
+    Contrastive losses get a batch of about a twentieth of the rows, between 16 and 256, since they learn from pairs;
     losses on logits at most 32. The number of epochs makes about 1,500 steps, between 3 and 40 epochs.
 
     Args:
@@ -37,7 +37,7 @@ def own_recipe(data: OwnData, corpus: str, backbone: str | None = None) -> Recip
         (128, 40, 80)
     """
     rows = len(data.splits["train"])
-    batch = int(np.clip(2 ** round(math.log2(max(rows / 20, 1))), 32, 256))
+    batch = int(np.clip(2 ** round(math.log2(max(rows / 20, 1))), 16, 256))
     small = backbone == SMALL_BACKBONE
     settings: dict[str, Any] = {
         "backbone": backbone or DEFAULT_BACKBONES[data.kind],

@@ -141,6 +141,7 @@ def _parser(description: str | None = None) -> Any:
     """HF's parser for both kinds of arguments, telling only what was given."""
     parser = HfArgumentParser(
         (ExperimentArguments, ContrastiveTrainingArguments),
+        usage="%(prog)s [--argument VALUE ...]",  # all of them would fill a screen before the help begins
         description=description,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,

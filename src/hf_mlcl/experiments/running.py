@@ -28,9 +28,11 @@ from hf_mlcl.evaluation import LinearEvaluationConfig, linear_evaluate, space_qu
 from hf_mlcl.experiments.arguments import ExperimentArguments
 from hf_mlcl.experiments.decisions import save_decisions
 from hf_mlcl.experiments.inputs import Inputs, load_data, prepare_inputs
+from hf_mlcl.hub import ModelReport, SplitScores, push_folder, write_model_card
 from hf_mlcl.losses import on_logits_only
 from hf_mlcl.metrics import compute_single_label_metrics, decide, f1, multilabel_metrics, sigmoid
 from hf_mlcl.training import ContrastiveTrainingArguments
+from hf_mlcl.training.report import training_report
 
 Array = npt.NDArray[np.float32]
 FeaturesAndLabels = tuple[Array, Array]
@@ -146,7 +148,8 @@ def run_experiment(
     )
     if trainer.is_world_process_zero():
         _save_model(trainer.model, inputs.processor, result.folder / "encoder")
-        _save_model(evaluated.classifier, inputs.processor, result.folder / "classifier")
+        report = _report(trainer, evaluated, experiment)
+        _save_model(evaluated.classifier, inputs.processor, result.folder / "classifier", report)
         save_decisions(result.folder, *evaluated.test)
         result.save()
         if push:
@@ -164,6 +167,8 @@ class _Evaluated:
     classifier: Any
     test: tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]
     """Labels and decisions."""
+    probabilities: Array
+    """Of the test rows."""
 
 
 def _evaluate(trainer: ContrastiveMultiLabelTrainer, inputs: Inputs, experiment: ExperimentArguments) -> _Evaluated:
@@ -213,7 +218,7 @@ def _evaluate(trainer: ContrastiveMultiLabelTrainer, inputs: Inputs, experiment:
             strict=True,
         )
     ]
-    return _Evaluated(metrics, per_label, classifier, (test_labels, decisions))
+    return _Evaluated(metrics, per_label, classifier, (test_labels, decisions), probabilities["test"])
 
 
 def _logits(features: Array, weight: Tensor, bias: Tensor) -> Array:
@@ -270,8 +275,6 @@ def _label_counts(rows: Any, num_labels: int) -> npt.NDArray[np.int64]:
 
 
 def _push(classifier: Path, training: ContrastiveTrainingArguments) -> None:
-    from hf_mlcl.hub import push_folder
-
     private = True if training.hub_private_repo is None else training.hub_private_repo
     name = training.hub_model_id or Path(training.output_dir).name
     push_folder(classifier, name, private=private, token=training.hub_token)
@@ -306,14 +309,27 @@ def _check_splits(data: DatasetDict) -> None:
         raise ValueError(f"The corpus has no {' and no '.join(missing)} split, but {', '.join(data)} only.")
 
 
-def _save_model(model: Any, processor: Any, folder: Path) -> None:
-    """Write a model with its processor beside its place, then put it there: never half a model."""
+def _save_model(model: Any, processor: Any, folder: Path, report: ModelReport | None = None) -> None:
+    """Write a model with its processor and card beside its place, then put it there: never half a model."""
     draft = folder.with_name(folder.name + ".part")
     shutil.rmtree(draft, ignore_errors=True)
     model.save_pretrained(draft)
     processor.save_pretrained(draft)
+    if report is not None:
+        write_model_card(draft, report)
     shutil.rmtree(folder, ignore_errors=True)
     os.replace(draft, folder)
+
+
+def _report(
+    trainer: ContrastiveMultiLabelTrainer, evaluated: _Evaluated, experiment: ExperimentArguments
+) -> ModelReport:
+    """The facts for the classifier's card."""
+    corpus = str(experiment.corpus)
+    name = Path(corpus).stem if Path(corpus).exists() else corpus
+    scores = None if experiment.single_label else SplitScores("test", evaluated.test[0], evaluated.probabilities)
+    title = f"{name}-{trainer.args.loss}"
+    return training_report(trainer, evaluation=scores, dataset=name, name=title, figures=False)
 
 
 # What is written down -------------------------------------------------------------------------------------------------

@@ -137,8 +137,8 @@ def _hyperparameters(args: Any, losses: dict[str, Any]) -> dict[str, Any]:
 def _data(given: str | None, dataset: Any, counts: npt.NDArray[np.int64] | None) -> DataFacts | None:
     rows = len(dataset) if hasattr(dataset, "__len__") else None
     own = getattr(getattr(dataset, "info", None), "dataset_name", None)
-    name = given or (str(own).removeprefix("hf_mlcl_") if own else None)
-    if name is None:
+    name = given or str(own or "").removeprefix("hf_mlcl_")
+    if dataset is None and not name:
         return None
     facts = DataFacts(name, hub_id=name if name.count("/") == 1 else None, rows=rows, label_counts=counts)
     from hf_mlcl.data import corpus_facts, list_corpora

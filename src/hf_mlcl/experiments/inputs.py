@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import timm
 from datasets import DatasetDict
+from huggingface_hub import constants as hub
 from transformers import AutoTokenizer, BertConfig
 
 from hf_mlcl import MLCLConfig, MLCLModel
@@ -150,19 +152,30 @@ def _small_text_encoder(vocabulary: int, label_names: list[str], max_length: int
 def _from_backbone(name: str, label_names: list[str], experiment: ExperimentArguments, **settings: Any) -> MLCLModel:
     if experiment.backbone_weights is not None:
         settings["weights"] = experiment.backbone_weights
-    elif not Path(name).is_dir() and not timm.is_model(name) and not hub_is_reachable():
-        settings["local_files_only"] = True  # what is not cached fails at once and not after half a minute of attempts
     try:
-        return MLCLModel.from_backbone(name, label_names, pretrained=experiment.pretrained, **settings)
+        with _without_vain_attempts(name):
+            return MLCLModel.from_backbone(name, label_names, pretrained=experiment.pretrained, **settings)
     except (OSError, ValueError) as error:
         raise ValueError(_no_backbone(name, error)) from error
 
 
 def _tokenizer(name: str) -> Any:
     try:
-        return AutoTokenizer.from_pretrained(name)
+        with _without_vain_attempts(name):
+            return AutoTokenizer.from_pretrained(name)
     except (OSError, ValueError) as error:
         raise ValueError(_no_backbone(name, error)) from error
+
+
+@contextmanager
+def _without_vain_attempts(name: str) -> Iterator[None]:
+    """Where the Hub cannot be reached, look into the cache only: its library would try again for a minute or more."""
+    before = hub.HF_HUB_OFFLINE
+    hub.HF_HUB_OFFLINE = before or not (Path(name).is_dir() or hub_is_reachable())
+    try:
+        yield
+    finally:
+        hub.HF_HUB_OFFLINE = before
 
 
 def _no_backbone(name: str, error: Exception) -> str:

@@ -84,8 +84,7 @@ def load_backbone(
     if weights is not None:
         raise ValueError(f"weights is for a timm architecture such as 'resnet50'; {name!r} brings its own.")
     try:
-        keys = ("revision", "token", "subfolder", "cache_dir", "local_files_only")
-        where = {key: kwargs[key] for key in keys if key in kwargs}
+        where = {key: kwargs[key] for key in ("revision", "token", "subfolder", "cache_dir") if key in kwargs}
         config = AutoConfig.from_pretrained(name, **where)
         if config.model_type == "mlcl":
             raise ValueError("It is an MLCLModel already: load it with MLCLModel.from_pretrained.")

@@ -249,7 +249,8 @@ def cost(
     assumed = ", ".join(f"{rate / 1e12:g} x 10^12 operations a second on {kind}s" for kind, rate in rates.items())
     console.print(
         f"Assumed: {assumed} (a GPU of the class of an A100, unless you gave --tera-ops); an example costs three "
-        "forward passes in training and one when its features are extracted. Data loading and linear heads come on top."
+        "forward passes in training and one when its features are extracted; texts have their greatest length. Data "
+        "loading and linear heads come on top."
     )
 
 

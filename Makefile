@@ -19,8 +19,8 @@ $(INSTALLED): pyproject.toml constraints.txt
 
 install: $(INSTALLED) ## Make .venv with the tested versions (done once; the other commands call it)
 
-demo: $(INSTALLED) ## Train `reg` and `bce` on a built-in corpus and compare them (about two minutes on a CPU)
-	$(BIN)/python recipes/quickstart.py
+demo: $(INSTALLED) ## Compare four losses on a built-in corpus: table, picture, classifier (about two minutes on a CPU)
+	$(BIN)/hf-mlcl demo
 
 test: lint ## Lint, type-check and run the tests
 	$(BIN)/python -m pytest

@@ -15,10 +15,9 @@ from pathlib import Path
 import numpy as np
 import torch
 from matplotlib.figure import Figure
-from torch.nn import functional as F
 
 import real_features
-from hf_mlcl import evaluation, metrics
+from hf_mlcl import MLCLModel, build_loss, evaluation, metrics
 from hf_mlcl.evaluation import figures
 
 TEMPERATURES = (0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0)
@@ -34,37 +33,25 @@ class Space:
 
 
 def train_projection(
-    corpus: real_features.Corpus, temperature: float = 0.1, regularised: bool = True, epochs: int = 20
+    corpus: real_features.Corpus, temperature: float = 0.1, loss: str = "reg", epochs: int = 20
 ) -> Space:
     """A projection head W2 relu(W1 x) and prototypes over frozen features."""
     torch.manual_seed(0)
-    x = torch.as_tensor(corpus.features["train"])
-    y = torch.as_tensor(corpus.labels["train"]).float()
-    size, width = x.shape[1], y.shape[1]
-    head = torch.nn.Sequential(
-        torch.nn.Linear(size, size, bias=False), torch.nn.ReLU(), torch.nn.Linear(size, 256, bias=False)
-    )
-    prototypes = torch.nn.Parameter(torch.empty(width, 256))
-    for weight in (head[0].weight, head[2].weight, prototypes):
-        torch.nn.init.xavier_uniform_(weight)
-    optimizer = torch.optim.AdamW([*head.parameters(), prototypes], lr=1e-3)
+    x, y = torch.as_tensor(corpus.features["train"]), torch.as_tensor(corpus.labels["train"])
+    model = MLCLModel.from_features(x.shape[1], corpus.label_names, num_layers=0)
+    objective = build_loss(loss, temperature=temperature)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs * (len(x) // BATCH))
     for _ in range(epochs):
         for rows in torch.randperm(len(x))[: len(x) // BATCH * BATCH].split(BATCH):
-            u = F.normalize(torch.cat([prototypes, head(x[rows])]), dim=1)
-            targets = evaluation.contrastive_targets(torch.cat([torch.eye(width), y[rows]]))
-            T = torch.as_tensor(targets, dtype=u.dtype)
-            s = (u @ u.T / temperature).fill_diagonal_(-1e9)
-            log_p = F.log_softmax(s, dim=1)
-            loss = -(T * log_p).sum()
-            if regularised:
-                loss = loss - ((log_p.exp().detach() - T).clamp(min=0) * (T > 0) * s).sum()
+            output = model(feature_values=x[rows])
             optimizer.zero_grad()
-            (loss / (T.sum(1) > 0).sum()).backward()
+            objective(output.embeddings, y[rows], output.prototypes).backward()
             optimizer.step()
             schedule.step()
     with torch.no_grad():
-        return Space(head(torch.as_tensor(corpus.features["validation"])).numpy(), prototypes.numpy())
+        output = model(feature_values=torch.as_tensor(corpus.features["validation"]))
+    return Space(output.embeddings.numpy(), output.prototypes.numpy())
 
 
 def main() -> None:
@@ -99,7 +86,7 @@ def main() -> None:
     save("comparison", figures.draw_comparison(evaluation.compare_runs(plain, tuned), "0.5", "tuned"))
 
     spaces = {name: train_projection(corpus) for name, corpus in corpora.items()}
-    unregularised = {name: train_projection(corpus, regularised=False) for name, corpus in corpora.items()}
+    unregularised = {name: train_projection(corpus, loss="wo_reg") for name, corpus in corpora.items()}
     quality = {}
     for name, corpus in corpora.items():
         labels = corpus.labels["validation"]

@@ -61,16 +61,21 @@ def train(model: MLCLModel, data: DatasetDict, collator: Any, loss: str, **setti
 HEADER = ["loss", "training loss", "probe macro-F1", "probe mAP", "own micro / macro-F1", "PRR", "time"]
 
 
-def semeval(folder: str, encoder: str, losses: list[str], rows: int, epochs: float) -> None:
+def tweets(folder: str, encoder: str, rows: int) -> tuple[DatasetDict, list[str], TextCollator]:
+    """SemEval-2018 as 48 tokens a tweet, `rows` of them to train on; the labels' names; a collator."""
     tokenizer = AutoTokenizer.from_pretrained(encoder)
     data = tokenize(load_corpus("semeval2018", data_dir=folder), tokenizer, max_length=48)
     names = data["train"].features["labels"].feature.names
     data["train"] = data["train"].shuffle(seed=0).select(range(min(rows, len(data["train"]))))
+    return data, names, TextCollator(tokenizer, len(names))
+
+
+def semeval(folder: str, encoder: str, losses: list[str], rows: int, epochs: float) -> None:
+    data, names, collator = tweets(folder, encoder, rows)
     results = []
     for loss in losses:
         model = MLCLModel.from_backbone(encoder, names, pooling="mean")
         batch = {"per_device_train_batch_size": 32 if loss == "zlpr" else 64, "per_device_eval_batch_size": 128}
-        collator = TextCollator(tokenizer, len(names))
         results.append(train(model, data, collator, loss, learning_rate=5e-5, num_train_epochs=epochs, **batch))
     table(f"SemEval-2018, {rows} training tweets, {epochs} epochs, all-MiniLM-L6-v2, 48 tokens", HEADER, results)
 

@@ -1,88 +1,71 @@
-"""The study's protocol on a built-in corpus, with a small encoder trained from nothing: minutes on a CPU, no download.
+"""Four losses on a built-in corpus, with a small encoder that learns from nothing: two minutes on a CPU, no download.
 
-    python recipes/quickstart.py                          # reg against bce
-    python recipes/quickstart.py --losses reg wo_reg zlpr --epochs 20
+    python recipes/quickstart.py                                         # the same as: hf-mlcl demo
+    python recipes/quickstart.py --losses reg,wo_reg,zlpr --epochs 20
+    python recipes/quickstart.py --corpus toy_images
 
 Each loss trains the same encoder for the same epochs. Contrastive losses are then judged by linear evaluation of the
 frozen features, losses on logits by their own predictions.
 """
 
-from __future__ import annotations
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
-import argparse
-import time
+import numpy as np
 
-import torch
-from transformers import BertConfig, set_seed
-from transformers.utils import logging
+from hf_mlcl.experiments import ExperimentResult, build_experiment, run_experiment, study_recipe
 
-from hf_mlcl import ContrastiveMultiLabelTrainer, ContrastiveTrainingArguments, MLCLConfig, MLCLModel, load_corpus
-from hf_mlcl.data import TextCollator, tokenize, word_tokenizer
-from hf_mlcl.evaluation import LinearEvaluationConfig
-from hf_mlcl.metrics import compute_metrics
-
-METRICS = ["micro_f1", "macro_f1", "hamming_loss", "mAP"]
+METRICS = ("micro_f1", "macro_f1", "hamming_loss", "mAP")
+GROUPS = ("rare", "medium", "frequent")
 
 
-def run(loss: str, chosen: argparse.Namespace) -> dict[str, float]:
-    """Train one encoder and return its test scores."""
-    set_seed(chosen.seed)
-    corpus = load_corpus("toy_text")
-    label_names = corpus["train"].features["labels"].feature.names
-    tokenizer = word_tokenizer(corpus["train"]["text"])
-    data = tokenize(corpus, tokenizer, max_length=96)
-
-    encoder = BertConfig(
-        vocab_size=len(tokenizer), hidden_size=128, num_hidden_layers=2, num_attention_heads=4, intermediate_size=256
-    )
-    model = MLCLModel(MLCLConfig(backbone_config=encoder, num_labels=len(label_names), pooling="mean"))
-    trainer = ContrastiveMultiLabelTrainer(
-        model,
-        ContrastiveTrainingArguments(
-            f"{chosen.output_dir}/{loss}",
-            loss=loss,
-            num_train_epochs=chosen.epochs,
-            per_device_train_batch_size=64,
-            per_device_eval_batch_size=256,
-            learning_rate=1e-3,
-            logging_steps=50,
-            save_strategy="no",
-            report_to="none",
-            dataloader_pin_memory=torch.cuda.is_available(),
-            seed=chosen.seed,
-        ),
-        data_collator=TextCollator(tokenizer, num_labels=len(label_names)),
-        train_dataset=data["train"],
-        eval_dataset=data["validation"],
-        processing_class=tokenizer,
-    )
-    trainer.train()
-    if model.classifier is not None:
-        prediction = trainer.predict(data["test"])
-        return compute_metrics(prediction)
-    grid = LinearEvaluationConfig(learning_rates=(0.1, 0.01), weight_decays=(1e-1, 1e-2, 1e-4))
-    scores = trainer.linear_evaluate(data["train"], data["validation"], data["test"], config=grid).metrics
-    return {name: scores[f"test_{name}"] for name in METRICS}
+def compare(
+    corpus: str, losses: Sequence[str], settings: dict[str, Any], output_dir: str
+) -> Iterator[ExperimentResult]:
+    """Train with one loss after the other, on the same data, with the same encoder and budget."""
+    for loss in losses:
+        chosen = {**settings, "loss": loss, "output_dir": f"{output_dir}/{loss}", "overwrite": True}
+        yield run_experiment(*build_experiment(study_recipe(corpus), chosen), quiet=True)
 
 
-def main() -> None:
-    """Train with each loss and print a table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--losses", nargs="+", default=["bce", "reg"], help="losses by name, such as reg+zlpr")
-    parser.add_argument("--epochs", type=float, default=6)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--output_dir", default="outputs/quickstart")
-    chosen = parser.parse_args()
-    logging.set_verbosity_error()
-    rows = []
-    for loss in chosen.losses:
-        print(f"\n{loss}: training a small encoder on toy_text for {chosen.epochs:g} epochs", flush=True)
-        start = time.perf_counter()
-        rows.append((loss, run(loss, chosen), time.perf_counter() - start))
-    print(f"\n{'loss':<12}" + "".join(f"{name:>14}" for name in METRICS) + f"{'seconds':>10}")
-    for loss, scores, seconds in rows:
-        print(f"{loss:<12}" + "".join(f"{scores[name]:>14.4f}" for name in METRICS) + f"{seconds:>10.0f}")
+def keep_best(results: Sequence[ExperimentResult], output_dir: str) -> tuple[str, Path]:
+    """Copy the classifier with the best validation macro-F1, which `hf-mlcl predict` then uses; say which it is."""
+    best = max(results, key=lambda result: result.metrics["validation_macro_f1"])
+    target = Path(output_dir) / "classifier"
+    shutil.rmtree(target, ignore_errors=True)
+    shutil.copytree(best.folder / "classifier", target, copy_function=shutil.copyfile)
+    return str(best.settings["loss"]), target
+
+
+def draw(results: Sequence[ExperimentResult]) -> Any:
+    """Scores of each loss, and F1 of the rare, medium and frequent thirds of the labels."""
+    from matplotlib.figure import Figure
+
+    from hf_mlcl.evaluation.figures import PALETTE
+
+    figure = Figure(figsize=(9.6, 3.6), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    names = ("micro_f1", "macro_f1", "mAP")
+    for number, result in enumerate(results):
+        at = np.arange(3) + (number - (len(results) - 1) / 2) * 0.8 / len(results)
+        style = {"width": 0.76 / len(results), "color": PALETTE[number % len(PALETTE)]}
+        left.bar(at, [result.metrics[f"test_{name}"] for name in names], label=result.settings["loss"], **style)
+        labels = sorted(result.per_label, key=lambda label: label["train_rows"])
+        thirds = np.array_split([label["f1"] for label in labels], 3)
+        right.bar(at, [float(np.mean(third)) for third in thirds], **style)
+    left.set_xticks(np.arange(3), ["micro-F1", "macro-F1", "mAP"])
+    right.set_xticks(np.arange(3), [f"{group} labels" for group in GROUPS])
+    left.set(ylim=(0, 1), title=f"{results[0].settings['corpus']}, test split")
+    right.set(ylim=(0, 1), title="macro-F1 by how often a label occurs")
+    figure.legend(loc="outside lower center", ncols=len(results), frameon=False)
+    return figure
 
 
 if __name__ == "__main__":
-    main()
+    import sys
+
+    from hf_mlcl.cli.app import app
+
+    app(["demo", *sys.argv[1:]])

@@ -12,7 +12,7 @@ RECIPE = Recipe(
     settings={
         "backbone": "small",
         "max_length": 96,
-        "num_train_epochs": 6,
+        "num_train_epochs": 5,
         "learning_rate": 1e-3,
         "global_batch_size": 64,
         "per_device_eval_batch_size": 256,

@@ -1,14 +1,18 @@
 """hf-mlcl: multi-label contrastive learning for the Hugging Face ecosystem.
 
 Losses and models are there at once, since importing the package is what makes the Auto classes know the models. The
-rest is imported when it is first used.
+rest is imported when it is first used. The program ``hf-mlcl`` imports everything when a command needs it: its
+``--help`` shall not wait for torch.
 """
 
 import importlib
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hf_mlcl.losses import build_loss, list_losses, register_loss
-from hf_mlcl.models import MLCLConfig, MLCLForImageClassification, MLCLForSequenceClassification, MLCLModel
+if TYPE_CHECKING or Path(sys.argv[0]).name not in ("hf-mlcl", "hf-mlcl.exe"):
+    from hf_mlcl.losses import build_loss, list_losses, register_loss
+    from hf_mlcl.models import MLCLConfig, MLCLForImageClassification, MLCLForSequenceClassification, MLCLModel
 
 if TYPE_CHECKING:
     from hf_mlcl.data import list_corpora, load_corpus
@@ -17,8 +21,15 @@ if TYPE_CHECKING:
 _HOME = {
     "ContrastiveMultiLabelTrainer": "training",
     "ContrastiveTrainingArguments": "training",
+    "MLCLConfig": "models",
+    "MLCLForImageClassification": "models",
+    "MLCLForSequenceClassification": "models",
+    "MLCLModel": "models",
+    "build_loss": "losses",
     "list_corpora": "data",
+    "list_losses": "losses",
     "load_corpus": "data",
+    "register_loss": "losses",
 }
 
 __all__ = [

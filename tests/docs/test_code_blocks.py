@@ -17,6 +17,16 @@ BLOCKS = [
 ]
 
 
+def write_reviews(path):
+    """The file that the pages take for the reader's own: texts, and labels separated by |."""
+    topics = ("plot", "music", "actors", "camera")
+    rows = []
+    for number in range(60):
+        chosen = [topic for place, topic in enumerate(topics) if number % (place + 2) == 0] or ["plot"]
+        rows.append(f"number {number} has a word on the {' and the '.join(chosen)},{'|'.join(chosen)}")
+    path.write_text("\n".join(["text,tags", *rows]))
+
+
 def what_goes_wrong(code):
     try:
         exec(compile(code, "block", "exec"), {"__name__": "block"})
@@ -27,7 +37,16 @@ def what_goes_wrong(code):
 @pytest.mark.parametrize("code", BLOCKS)
 def test_code_block_runs(code, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    write_reviews(tmp_path / "reviews.csv")
     assert what_goes_wrong(code) is None
+
+
+def test_from_a_csv_to_a_pipeline_takes_at_most_fifteen_lines():
+    page = (ROOT / "docs" / "own_data.md").read_text()
+    block = re.search(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL).group(1)
+    assert "read_own_data(" in block
+    assert "pipeline(" in block
+    assert len(block.splitlines()) <= 15
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -1,4 +1,5 @@
 import multiprocessing
+from pathlib import Path
 
 import pytest
 import torch
@@ -100,6 +101,19 @@ def test_readers_never_see_half_of_what_two_processes_write_at_once(tmp_path):
         writer.join()
         assert writer.exitcode == 0
     assert [path.name for path in tmp_path.iterdir()] == ["k.safetensors"]
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc")
+def test_what_is_loaded_stays_on_the_disk_and_takes_no_memory_of_its_own(tmp_path):
+    def own_megabytes():
+        (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("RssAnon"))
+        return int(line.split()[1]) / 1024
+
+    FeatureCache(tmp_path).save("k", {"features": torch.ones(25_000_000)})
+    before = own_megabytes()
+    loaded = FeatureCache(tmp_path).load("k")
+    assert float(loaded["features"].sum()) == 25_000_000
+    assert own_megabytes() - before < 30  # of 100
 
 
 def test_a_key_that_would_leave_the_folder_is_refused(tmp_path):

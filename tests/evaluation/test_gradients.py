@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from hf_mlcl.evaluation import contrastive_targets, gradient_study, prr_by_temperature
+from hf_mlcl.evaluation import gradient_study, prr_by_temperature
 
 
 @st.composite
@@ -38,13 +38,7 @@ def naive_targets(y, alpha):
 def stacked(embeddings, labels, prototypes):
     if prototypes is None:
         return embeddings, labels
-    return np.vstack([prototypes, embeddings]), np.vstack([np.eye(labels.shape[1], dtype=bool), labels])
-
-
-@given(batches())
-def test_targets_agree_with_naive_loops(case):
-    _, labels, _, alpha = case
-    np.testing.assert_allclose(contrastive_targets(labels, alpha), naive_targets(labels, alpha), atol=1e-9)
+    return np.vstack([embeddings, prototypes]), np.vstack([labels, np.eye(labels.shape[1], dtype=bool)])
 
 
 @given(batches(), st.sampled_from([0.1, 0.5]))
@@ -118,9 +112,9 @@ def test_a_batch_without_positive_pairs_has_no_ratio():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"temperature": 0.0}, "temperatures must be positive"),
-        ({"prototypes": np.eye(2)}, r"`prototypes` must have shape \(3, 3\)"),
-        ({"embeddings": np.eye(2)}, "`embeddings` must be .* each of the 3 rows"),
+        ({"temperature": 0.0}, "temperature must be positive, got 0.0"),
+        ({"prototypes": np.eye(2)}, r"prototypes must have shape .* = \(3, 3\), but came with shape \(2, 2\)"),
+        ({"embeddings": np.eye(2)}, "labels and embeddings must have the same number of rows; got 3 .* for 2"),
     ],
 )
 def test_errors_name_the_argument(arguments, message):

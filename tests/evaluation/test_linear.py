@@ -212,5 +212,5 @@ def test_settings_out_of_range_are_refused(settings, message):
 
 
 def test_an_unknown_corpus_is_refused():
-    with pytest.raises(ValueError, match=r"`name` must be a corpus of the study .*but is 'imagenet'"):
+    with pytest.raises(ValueError, match="There is no recipe for 'imagenet'"):
         LinearEvaluationConfig.for_corpus("imagenet")

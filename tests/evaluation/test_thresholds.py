@@ -1,5 +1,3 @@
-import json
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -8,7 +6,7 @@ from hypothesis.extra import numpy as hnp
 from scipy.special import expit
 
 from hf_mlcl import metrics
-from hf_mlcl.evaluation import Temperature, Thresholds, cross_fitted_score, fit_temperature, tune_thresholds
+from hf_mlcl.evaluation import Temperature, cross_fitted_score, fit_temperature, tune_thresholds
 from hf_mlcl.evaluation.thresholds import CANDIDATES, _best_each, _best_shared, _Counts
 
 
@@ -110,11 +108,6 @@ def test_a_target_precision_is_reached_with_more_recall_than_a_higher_target(sco
         assert metrics.precision(fresh_labels, chosen.decide(fresh), "micro") > target - 0.03
         recalls.append(metrics.recall(fresh_labels, chosen.decide(fresh), "micro"))
     assert recalls[0] > recalls[1]
-
-
-def test_thresholds_survive_a_json_config():
-    thresholds = tune_thresholds(*scores_of(np.random.default_rng(0)), "precision", target_precision=0.9)
-    assert Thresholds.from_dict(json.loads(json.dumps(thresholds.to_dict()))) == thresholds
 
 
 def test_the_same_seed_gives_the_same_thresholds():

@@ -109,6 +109,19 @@ def test_class_ids_and_one_hot_rows_are_the_same_to_supcon():
 # The gradient ------------------------------------------------------------------------------------------------------
 
 
+@each_variant
+def test_the_pull_on_every_pair_is_minus_the_naive_gradient_by_its_similarity(name, settings_):
+    z, y, c = batch(name, rows=9, num_labels=5, dim=6, seed=3)
+    loss = build_loss(name, **settings_)
+    pull = loss.pairs(z, y, c).attraction
+    rows = [t.clone().requires_grad_() for t in ((z, c) if loss.uses_prototypes else (z,))]
+    u = torch.nn.functional.normalize(torch.cat(rows), dim=1)
+    similarity = u[: pull.shape[0]] @ u[-pull.shape[1] :].T / 0.1
+    (-(pull * similarity).sum() / loss.parts(z, y, c).divisor).backward()
+    for mine, theirs in zip(rows, oracle_value_and_gradients(name, z, y, c, **settings_)[1:], strict=False):
+        assert relative_error(mine.grad, theirs) <= 1e-9
+
+
 @pytest.mark.parametrize("name", ["base", "proto", "mulsupcon", "msc", "wo_reg", "supcon"])
 def test_gradient_is_the_finite_difference_where_the_loss_is_differentiable_as_written(name):
     z, y, c = batch(name, rows=5, num_labels=3, dim=4, seed=7)

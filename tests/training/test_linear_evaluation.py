@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -18,6 +24,8 @@ from hf_mlcl import ContrastiveMultiLabelTrainer, ContrastiveTrainingArguments, 
 from hf_mlcl.data import ImageCollator, TextCollator, image_transform, tokenize, word_tokenizer
 from hf_mlcl.evaluation import LinearEvaluationConfig
 from hf_mlcl.models import MLCLForSequenceClassification
+from hf_mlcl.training import trainer as trainer_module
+from training import linear_evaluation_worker
 
 NAMES = ["red", "green", "blue"]
 GRID = LinearEvaluationConfig(learning_rates=(0.1,), weight_decays=(1e-2, 1e-4), epochs=5)
@@ -84,7 +92,7 @@ def test_cached_features_are_used_until_weights_or_data_change(text_case, tmp_pa
     trainer, data, *_ = text_case
     calls = []
     original = trainer.features_and_labels
-    monkeypatch.setattr(trainer, "features_and_labels", lambda dataset: calls.append(1) or original(dataset))
+    monkeypatch.setattr(trainer, "features_and_labels", lambda *args: calls.append(1) or original(*args))
     first = trainer.linear_evaluate(*data, config=GRID, cache_dir=tmp_path)
     again = trainer.linear_evaluate(*data, config=GRID, cache_dir=tmp_path)
     assert len(calls) == 3
@@ -114,6 +122,116 @@ def test_images_end_in_an_image_classification_pipeline(tmp_path):
     with torch.no_grad():
         got = loaded(pixel_values=batch["pixel_values"]).logits.sigmoid()
     assert np.allclose(got, result.predict_proba(trainer.extract_features(data))[:6], atol=1e-5)
+
+
+class TestAugmentedPasses:
+    ROWS = 12
+
+    @pytest.fixture
+    def case(self, tmp_path):
+        torch.manual_seed(0)
+        rng = np.random.default_rng(0)
+        images = [Image.fromarray(rng.integers(0, 256, (32, 32, 3), dtype=np.uint8)) for _ in range(self.ROWS)]
+        data = Dataset.from_dict({"image": images, "labels": [[i % 3] for i in range(self.ROWS)]})
+        model = MLCLModel.from_backbone("resnet10t", NAMES, pretrained=False)
+        augmented, plain = (ImageCollator(image_transform(size=32, train=train), 3) for train in (True, False))
+        trainer = ContrastiveMultiLabelTrainer(
+            model, arguments(tmp_path / "run"), augmented, data, eval_data_collator=plain
+        )
+        return trainer, data
+
+    @staticmethod
+    def seen(trainer, monkeypatch):
+        """The features that the heads are given."""
+        given = []
+        original = trainer_module.linear_evaluate
+        monkeypatch.setattr(
+            trainer_module, "linear_evaluate", lambda *args, **kw: given.append(args) or original(*args, **kw)
+        )
+        return given
+
+    def test_training_rows_are_drawn_anew_for_each_pass_and_the_rest_stays_plain(self, case, monkeypatch):
+        trainer, data = case
+        given = self.seen(trainer, monkeypatch)
+        trainer.linear_evaluate(data, data, data, config=GRID, augmented_passes=3)
+        passes, _, validation, _, test, _ = given[0]
+        plain = trainer.extract_features(data)
+        assert len(passes) == 3
+        for features in passes:
+            assert features.shape == plain.shape
+            # Identity is one of RandAugment's fourteen operations: a few rows may stay as they were.
+            assert sum(np.allclose(a, b, atol=1e-5) for a, b in zip(features, plain, strict=True)) < self.ROWS / 2
+        assert not any(np.array_equal(passes[i], passes[j]) for i, j in ((0, 1), (0, 2), (1, 2)))
+        np.testing.assert_array_equal(validation, plain)
+        np.testing.assert_array_equal(test, plain)
+
+    def test_the_same_seed_draws_the_same_passes_and_leaves_the_random_numbers_of_training_alone(self, case):
+        trainer, data = case
+        first = trainer.linear_evaluate(data, data, config=GRID, augmented_passes=2)
+        torch.manual_seed(8)
+        again = trainer.linear_evaluate(data, data, config=GRID, augmented_passes=2)
+        assert torch.equal(first.weight, again.weight)
+        before = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].tolist()  # noqa: NPY002
+        trainer.features_and_labels(data, 1)
+        assert torch.equal(torch.get_rng_state(), before[0])
+        assert random.getstate() == before[1]
+        assert np.random.get_state()[1].tolist() == before[2]  # noqa: NPY002
+        trainer.args.seed += 1
+        other = trainer.linear_evaluate(data, data, config=GRID, augmented_passes=2)
+        assert not torch.equal(other.weight, first.weight)
+
+    def test_each_pass_has_a_place_of_its_own_in_the_cache(self, case, tmp_path, monkeypatch):
+        trainer, data = case
+        calls = []
+        original = trainer.features_and_labels
+        monkeypatch.setattr(trainer, "features_and_labels", lambda *args: calls.append(args[1]) or original(*args))
+        cache = tmp_path / "cache"
+        fresh = trainer.linear_evaluate(data, data, config=GRID, augmented_passes=2)
+        calls.clear()
+        first = trainer.linear_evaluate(data, data, config=GRID, cache_dir=cache, augmented_passes=2)
+        assert calls == [1, 2, None]
+        more = trainer.linear_evaluate(data, data, config=GRID, cache_dir=cache, augmented_passes=3)
+        assert calls == [1, 2, None, 3]  # what is there is used
+        trainer.linear_evaluate(data, data, config=GRID, cache_dir=cache)
+        assert calls == [1, 2, None, 3]  # plain features are there from validation, and are not those of a pass
+        trainer.args.seed += 1
+        trainer.linear_evaluate(data, data, config=GRID, cache_dir=cache, augmented_passes=1)
+        assert calls == [1, 2, None, 3, 1]
+        assert torch.equal(first.weight, fresh.weight)
+        assert not torch.equal(first.weight, more.weight)
+
+    def test_passes_that_are_all_the_same_are_reported(self, case):
+        trainer, data = case
+        trainer.data_collator = trainer.eval_data_collator
+        with pytest.warns(UserWarning, match="the data_collator does not augment"):
+            trainer.linear_evaluate(data, data, config=GRID, augmented_passes=2)
+        with pytest.raises(ValueError, match="augmented_passes must be 0 or the number of passes, but is -1"):
+            trainer.linear_evaluate(data, data, config=GRID, augmented_passes=-1)
+
+
+@pytest.mark.distributed
+def test_two_ranks_give_the_heads_of_one_process_though_one_of_them_finds_no_features_on_its_disk(tmp_path):
+    tests = Path(__file__).parents[1]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([str(tests), *sys.path])}
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", "--rdzv-backend=c10d"]
+    command += ["--rdzv-endpoint=localhost:0", "-m", "training.linear_evaluation_worker", str(tmp_path)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=tmp_path, timeout=120)
+    assert done.returncode == 0, done.stderr[-3000:]
+    linear_evaluation_worker.main(tmp_path)
+    one, two = (torch.load(tmp_path / f"{ranks}.pt") for ranks in (1, 2))
+    torch.testing.assert_close(two, one, atol=1e-5, rtol=0)
+
+
+def test_no_row_is_left_out_of_the_features_where_training_drops_incomplete_batches(text_case):
+    trainer, data, *_ = text_case
+    whole = trainer.extract_features(data[0])
+    trainer.args.dataloader_drop_last, batch = True, trainer.args.per_device_eval_batch_size
+    trainer.args.per_device_eval_batch_size = 16
+    try:
+        assert trainer.extract_features(data[0]).shape == whole.shape
+        assert trainer.args.dataloader_drop_last
+    finally:
+        trainer.args.dataloader_drop_last, trainer.args.per_device_eval_batch_size = False, batch
 
 
 def test_logits_of_averaged_heads_are_exact_at_any_size():

@@ -23,9 +23,11 @@ if TYPE_CHECKING:
         CorpusWarning,
     )
     from hf_mlcl.data.labels import encode_labels
+    from hf_mlcl.data.own import OwnData, read_own_data
     from hf_mlcl.data.registry import corpus_builder, corpus_facts, list_corpora, load_corpus
-    from hf_mlcl.data.text import clean_text, tokenize, word_tokenizer
-    from hf_mlcl.data.transforms import image_transform
+    from hf_mlcl.data.stratification import stratified_parts
+    from hf_mlcl.data.text import clean_text, tokenize, with_cleaning, word_tokenizer
+    from hf_mlcl.data.transforms import image_processor, image_transform
 
 _HOME = {
     "CorpusCard": "card",
@@ -35,17 +37,22 @@ _HOME = {
     "CorpusFormatError": "errors",
     "CorpusWarning": "errors",
     "ImageCollator": "collators",
+    "OwnData": "own",
     "TextCollator": "collators",
     "clean_text": "text",
     "corpus_builder": "registry",
     "corpus_card": "card",
     "corpus_facts": "registry",
     "encode_labels": "labels",
+    "image_processor": "transforms",
     "image_transform": "transforms",
     "length_grouped_sampler": "batching",
     "list_corpora": "registry",
     "load_corpus": "registry",
+    "read_own_data": "own",
+    "stratified_parts": "stratification",
     "tokenize": "text",
+    "with_cleaning": "text",
     "word_tokenizer": "text",
 }
 
@@ -57,17 +64,22 @@ __all__ = [
     "CorpusFormatError",
     "CorpusWarning",
     "ImageCollator",
+    "OwnData",
     "TextCollator",
     "clean_text",
     "corpus_builder",
     "corpus_card",
     "corpus_facts",
     "encode_labels",
+    "image_processor",
     "image_transform",
     "length_grouped_sampler",
     "list_corpora",
     "load_corpus",
+    "read_own_data",
+    "stratified_parts",
     "tokenize",
+    "with_cleaning",
     "word_tokenizer",
 ]
 

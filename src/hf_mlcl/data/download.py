@@ -6,13 +6,16 @@ import hashlib
 import http.client
 import json
 import os
+import socket
 import urllib.error
 import urllib.request
 from pathlib import Path
+from urllib.parse import urlparse
 
 from datasets import config as datasets_config
 from datasets.utils import tqdm
 from filelock import FileLock
+from huggingface_hub import constants as hub
 
 from hf_mlcl.data.errors import CorpusDownloadError
 from hf_mlcl.data.facts import RemoteFile
@@ -67,6 +70,25 @@ def fetch(file: RemoteFile, folder: str | os.PathLike[str], manual: str) -> str:
             raise _failed(file, f"{mismatch}; what was received has been deleted", manual)
         part.replace(target)
     return str(target)
+
+
+def hub_is_reachable(timeout: float = 5.0) -> bool:
+    """Whether the Hub's host has an address and takes a connection; never in offline mode.
+
+    `huggingface_hub` tries for half a minute before it gives up, which is long when all one wants is to say so.
+    """
+    if hub.HF_HUB_OFFLINE:
+        return False
+    address = urlparse(hub.ENDPOINT)
+    if address.scheme in urllib.request.getproxies():  # only the proxy knows
+        return True
+    try:
+        with socket.create_connection(
+            (address.hostname or "", address.port or (80 if address.scheme == "http" else 443)), timeout=timeout
+        ):
+            return True
+    except OSError:
+        return False
 
 
 def checksum_mismatch(file: RemoteFile, path: str | os.PathLike[str]) -> str | None:

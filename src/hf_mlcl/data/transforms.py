@@ -1,4 +1,4 @@
-"""The study's image transforms."""
+"""The study's image transforms, and the processor that does the same in a pipeline."""
 
 from __future__ import annotations
 
@@ -40,3 +40,29 @@ def image_transform(size: int = 224, train: bool = False, num_ops: int = 2, magn
         steps += [v2.ToPILImage(), v2.RandAugment(num_ops=num_ops, magnitude=magnitude), v2.PILToTensor()]
     steps += [v2.ToDtype(torch.float32, scale=True), v2.Normalize(IMAGENET_MEAN, IMAGENET_STD)]
     return v2.Compose(steps)
+
+
+def image_processor(size: int = 224) -> Any:
+    """What `image_transform` does in evaluation, as an image processor: pipelines use it, and it is saved with a model.
+
+    Args:
+        size: Side of the square; the one that the features were extracted with.
+
+    Returns:
+        A `transformers.ViTImageProcessor`.
+
+    Example:
+        >>> from PIL import Image
+        >>> image_processor(size=32)(Image.new("RGB", (64, 48)), return_tensors="pt")["pixel_values"].shape
+        torch.Size([1, 3, 32, 32])
+    """
+    from transformers import ViTImageProcessor
+
+    if size < 1:
+        raise ValueError(f"size={size} has no pixels: pass a positive number, such as 224.")
+    return ViTImageProcessor(
+        size={"height": size, "width": size},
+        image_mean=list(IMAGENET_MEAN),
+        image_std=list(IMAGENET_STD),
+        do_convert_rgb=True,
+    )

@@ -21,7 +21,7 @@ from hf_mlcl.evaluation.analysis import (
 )
 from hf_mlcl.evaluation.config import GridPoint, LinearEvaluationConfig
 from hf_mlcl.evaluation.feature_cache import FeatureCache, feature_key
-from hf_mlcl.evaluation.gradients import GradientStudy, contrastive_targets, gradient_study, prr_by_temperature
+from hf_mlcl.evaluation.gradients import GradientStudy, gradient_study, prr_by_temperature
 from hf_mlcl.evaluation.linear import LabelChoice, LinearEvaluationResult, linear_evaluate
 from hf_mlcl.evaluation.temperature import Temperature, fit_temperature
 from hf_mlcl.evaluation.thresholds import CrossFittedScore, Thresholds, cross_fitted_score, tune_thresholds
@@ -41,7 +41,6 @@ __all__ = [
     "Temperature",
     "Thresholds",
     "compare_runs",
-    "contrastive_targets",
     "cross_fitted_score",
     "f1_by_frequency",
     "feature_key",

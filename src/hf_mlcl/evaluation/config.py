@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from typing import Any, Literal, NamedTuple
 
 OPTIMIZERS = ("adamw", "adam", "rmsprop", "sgd")
@@ -69,26 +69,15 @@ class LinearEvaluationConfig:
 
     @classmethod
     def for_corpus(cls, name: str, size: Literal["full", "small"] = "full", **changes: Any) -> LinearEvaluationConfig:
-        """The study's settings for a corpus; `changes` override single fields.
+        """The settings of a corpus's recipe; `changes` override single fields.
 
         Args:
-            name: One of the study's corpora: aapd, bgc, coco2014, nuswide, rcv1 or voc2007.
+            name: A corpus that has a recipe: every one of `list_corpora()`.
             size: The text corpora's small splits have a single grid point.
             **changes: Fields to set otherwise.
         """
-        if name not in _STUDY:
-            raise ValueError(f"`name` must be a corpus of the study ({', '.join(sorted(_STUDY))}), but is {name!r}.")
-        small_text = size == "small" and name in ("aapd", "bgc", "rcv1")
-        settings = {**_STUDY[name], **(_SMALL_TEXT if small_text else {}), **changes}
-        return cls(**settings)
+        from hf_mlcl.experiments.recipe import study_recipe  # a recipe states everything about a corpus in one place
 
-
-_SMALL_TEXT: Mapping[str, Any] = {"learning_rates": (1.0,), "weight_decays": (1e-2,)}
-_STUDY: Mapping[str, Mapping[str, Any]] = {
-    "aapd": {},
-    "bgc": {},
-    "rcv1": {"weight_decays": (1e-1, 1e-2, 1e-4)},
-    "voc2007": {"weight_decays": (1e-1, 1e-2, 1e-4), "batch_size": 64},
-    "coco2014": {"weight_decays": (1e-1, 1e-2, 1e-4), "batch_size": 64, "optimizer": "adam"},
-    "nuswide": {"weight_decays": (1e-1, 1e-2, 1e-4), "batch_size": 64, "optimizer": "rmsprop"},
-}
+        settings = study_recipe(name).for_loss("reg", size)
+        stated = {field.name: settings.get(f"linear_{field.name}") for field in fields(cls)}
+        return cls(**{**{key: value for key, value in stated.items() if value is not None}, **changes})

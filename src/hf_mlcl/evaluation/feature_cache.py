@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load, save_file
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 from torch import Tensor
 
 FORMAT = "1"
@@ -78,20 +78,24 @@ class FeatureCache:
         return self.load(key) is not None
 
     def load(self, key: str) -> dict[str, Tensor] | None:
-        """The tensors under `key`, or None if there are none that can be trusted."""
+        """The tensors under `key`, mapped from the disk, or None if there are none that can be trusted."""
         path = self.path(key)
-        if not path.is_file():
-            return None
+        while (version := _version(path)) is not None:
+            tensors = self._read(path, key)
+            # safetensors opens a file more than once, and another process may have replaced it in between.
+            if tensors is not None or _version(path) == version:
+                return tensors
+        return None
+
+    @staticmethod
+    def _read(path: Path, key: str) -> dict[str, Tensor] | None:
         try:
-            content = path.read_bytes()  # read once: another process may put a new file in its place at any moment
-            tensors = load(content)
-            size = int.from_bytes(content[:8], "little")  # of the JSON header, where the format keeps metadata
-            header = json.loads(content[8 : 8 + size]).get("__metadata__", {})
+            with safe_open(path, framework="pt") as file:
+                header = file.metadata() or {}
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is no dict)
         except (SafetensorError, OSError, ValueError):
             return None
-        if header.get("key") != key or header.get("checksum") != _checksum(tensors):
-            return None
-        return tensors
+        return tensors if header.get("key") == key and header.get("checksum") == _checksum(tensors) else None
 
     def save(self, key: str, tensors: Mapping[str, Tensor]) -> Path:
         """Store `tensors` under `key`."""
@@ -114,6 +118,15 @@ class FeatureCache:
             found = dict(compute())
             self.save(key, found)
         return found
+
+
+def _version(path: Path) -> tuple[int, int] | None:
+    """What tells a file from the one that replaces it; None where there is none."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_ino, status.st_mtime_ns
 
 
 def _checksum(tensors: Mapping[str, Tensor]) -> str:

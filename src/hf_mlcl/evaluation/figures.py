@@ -52,7 +52,8 @@ def draw_prr(temperatures: Sequence[float], ratios: Mapping[str, npt.ArrayLike],
     axes.set_xscale("log")
     axes.set_xticks(list(temperatures), [f"{t:g}" for t in temperatures])
     axes.minorticks_off()
-    axes.set_ylim(0, 100)
+    highest = max(38.0, *(100 * float(np.nan_to_num(np.asarray(values)).max()) for values in ratios.values()))
+    axes.set_ylim(0, 1.6 * highest)  # room for the legend
     axes.set(xlabel="temperature", ylabel="positive pairs with p > T (%)")
     axes.legend(frameon=False)
     return figure

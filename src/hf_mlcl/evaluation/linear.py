@@ -67,6 +67,8 @@ class LinearEvaluationResult:
             ``validation_micro_f1``. Empty for the L-BFGS solver, which has no epochs.
         weight: The final classifier's weights (heads, labels, features).
         bias: And its biases (heads, labels).
+        validation_labels: Boolean (rows, labels): what thresholds and temperature are fitted to,
+        validation_probabilities: together with what the final classifier says of the same rows.
         config: The settings.
         classifier: A model that predicts the same from texts or images, where a trainer made the evaluation.
     """
@@ -76,6 +78,8 @@ class LinearEvaluationResult:
     curves: dict[str, npt.NDArray[np.float64]]
     weight: Tensor
     bias: Tensor
+    validation_labels: npt.NDArray[np.bool_] = field(repr=False)
+    validation_probabilities: npt.NDArray[np.float32] = field(repr=False)
     config: LinearEvaluationConfig = field(repr=False)
     classifier: Any = field(default=None, repr=False)
 
@@ -149,10 +153,21 @@ def linear_evaluate(
         for label, point in enumerate(best.tolist())
     ]
     chosen = heads.select(best)
+    on_validation = predict(chosen, splits["validation"][0])
     metrics: dict[str, float] = {}
     for split, (x, y) in splits.items():
-        metrics |= {f"{split}_{name}": value for name, value in multilabel_metrics(y, predict(chosen, x)).items()}
-    return LinearEvaluationResult(metrics, choices, curves, chosen.weight[0].cpu(), chosen.bias[0].cpu(), config)
+        p = on_validation if split == "validation" else predict(chosen, x)
+        metrics |= {f"{split}_{name}": value for name, value in multilabel_metrics(y, p).items()}
+    return LinearEvaluationResult(
+        metrics=metrics,
+        choices=choices,
+        curves=curves,
+        weight=chosen.weight[0].cpu(),
+        bias=chosen.bias[0].cpu(),
+        validation_labels=splits["validation"][1].numpy(),
+        validation_probabilities=on_validation,
+        config=config,
+    )
 
 
 def _split(name: str, features: ArrayLike, labels: ArrayLike, size: int, width: int) -> tuple[Tensor, Tensor]:

@@ -8,8 +8,7 @@ procedure on rows that it did not see.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -32,7 +31,7 @@ PRIOR_POSITIVES = 20.0
 
 @dataclass(frozen=True)
 class Thresholds:
-    """Probabilities from which labels count as predicted; a plain dict of it fits into a model's config.
+    """Probabilities from which labels count as predicted; a classifier's `calibrate` takes them into its configuration.
 
     Attributes:
         values: One a label.
@@ -41,7 +40,7 @@ class Thresholds:
         target_precision: Set if the objective is precision.
 
     Example:
-        >>> Thresholds.from_dict({"values": [0.5, 0.25]}).decide([[0.4, 0.3]]).tolist()
+        >>> Thresholds([0.5, 0.25]).decide([[0.4, 0.3]]).tolist()
         [[False, True]]
     """
 
@@ -53,15 +52,6 @@ class Thresholds:
     def decide(self, probabilities: ArrayLike) -> BoolArray:
         """Predictions from probabilities (rows, labels)."""
         return decide(probabilities, self.values)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As numbers, strings and lists only."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Thresholds:
-        """The inverse of `to_dict`."""
-        return cls(**values)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hf_mlcl.experiments.arguments import ExperimentArguments
+    from hf_mlcl.experiments.own import own_recipe
     from hf_mlcl.experiments.parsing import build_experiment, parse_experiment
     from hf_mlcl.experiments.recipe import Recipe, study_recipe
     from hf_mlcl.experiments.running import ExperimentResult, run_experiment
@@ -23,6 +24,7 @@ _HOME = {
     "ExperimentResult": "running",
     "Recipe": "recipe",
     "build_experiment": "parsing",
+    "own_recipe": "own",
     "parse_experiment": "parsing",
     "print_summary": "summary",
     "run_experiment": "running",
@@ -34,6 +36,7 @@ __all__ = [
     "ExperimentResult",
     "Recipe",
     "build_experiment",
+    "own_recipe",
     "parse_experiment",
     "print_summary",
     "run_experiment",

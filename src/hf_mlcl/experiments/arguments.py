@@ -37,6 +37,7 @@ class ExperimentArguments:
         linear_epochs: Their epochs.
         augmented_passes: Passes of augmented images that the heads learn from in turn; 0 for the plain images.
         single_label: Whether every row has exactly one label: the largest score counts, and accuracy is reported.
+        plugins: Modules or Python files to import first, which register losses of one's own.
         overwrite: Whether to begin anew in a folder with checkpoints of an earlier run, which are then deleted.
         text_column: Own data: the column with texts, where it is not found by itself.
         label_columns: Own data: the column or columns with labels, where they are not found by themselves.
@@ -86,6 +87,9 @@ class ExperimentArguments:
         default=0, metadata={"help": "Passes of augmented images for the linear evaluation; 0: plain images."}
     )
     single_label: bool = field(default=False, metadata={"help": "Every row has exactly one label."})
+    plugins: list[str] | None = field(
+        default=None, metadata={"help": "Modules or Python files that register losses of your own."}
+    )
     overwrite: bool = field(
         default=False, metadata={"help": "Begin anew in a folder with checkpoints, which are deleted."}
     )

@@ -8,21 +8,23 @@ from typing import Any
 
 import timm
 from datasets import DatasetDict
-from transformers import AutoTokenizer, BertConfig, ViTImageProcessor
+from transformers import AutoTokenizer, BertConfig
 
 from hf_mlcl import MLCLConfig, MLCLModel
 from hf_mlcl.data import (
     ImageCollator,
     TextCollator,
+    image_processor,
     image_transform,
+    list_corpora,
     load_corpus,
+    read_own_data,
     tokenize,
+    with_cleaning,
     word_tokenizer,
 )
-from hf_mlcl.data.text import with_cleaning
-from hf_mlcl.data.transforms import IMAGENET_MEAN, IMAGENET_STD
+from hf_mlcl.data.download import hub_is_reachable
 from hf_mlcl.experiments.arguments import SMALL_BACKBONE, ExperimentArguments
-from hf_mlcl.experiments.network import hub_is_reachable
 from hf_mlcl.training import ContrastiveTrainingArguments
 
 DEFAULT_BACKBONES = {"text": "roberta-base", "image": "timm/resnet50.a1_in1k"}
@@ -56,7 +58,14 @@ def load_data(experiment: ExperimentArguments, training: ContrastiveTrainingArgu
     if experiment.corpus is None:
         raise ValueError("corpus is missing: name one of list_corpora(), or data of your own.")
     with training.main_process_first(desc="loading the corpus"):
-        return load_corpus(experiment.corpus, size=experiment.size, data_dir=experiment.data_dir)
+        if experiment.corpus in list_corpora():
+            return load_corpus(experiment.corpus, size=experiment.size, data_dir=experiment.data_dir)
+        return read_own_data(
+            experiment.corpus,
+            text_column=experiment.text_column,
+            label_columns=experiment.label_columns,
+            label_delimiter=experiment.label_delimiter,
+        ).splits
 
 
 def prepare_inputs(
@@ -71,7 +80,7 @@ def prepare_inputs(
     """
     data = DatasetDict(
         {
-            split: _sample(rows, experiment.max_train_samples if split == "train" else experiment.max_eval_samples)
+            split: sample_rows(rows, experiment.max_train_samples if split == "train" else experiment.max_eval_samples)
             for split, rows in data.items()
         }
     )
@@ -82,7 +91,8 @@ def prepare_inputs(
         return _text_inputs(data, label_names, experiment)
 
 
-def _sample(rows: Any, most: int | None) -> Any:
+def sample_rows(rows: Any, most: int | None) -> Any:
+    """At most `most` rows, drawn with a fixed seed: a smaller number gives a part of a larger."""
     if most is None or most >= len(rows):
         return rows
     return rows.shuffle(seed=SAMPLE_SEED).select(range(most))
@@ -99,6 +109,8 @@ def _text_inputs(data: DatasetDict, label_names: list[str], experiment: Experime
     if experiment.clean_text:
         tokenizer = with_cleaning(tokenizer)
     tokenizer.model_max_length = experiment.max_length  # a pipeline with truncation=True then cuts as training did
+    for token in ("pad_token_id", "bos_token_id", "eos_token_id"):  # as the trainer does, without its warning
+        setattr(model.config, token, getattr(tokenizer, token))
     collator = TextCollator(tokenizer, len(label_names), pad_to_multiple_of=8)
     tokens = tokenize(data, tokenizer, experiment.max_length)
     return Inputs(model, tokens, tokenizer, collator, collator, "text")
@@ -111,11 +123,7 @@ def _image_inputs(data: DatasetDict, label_names: list[str], experiment: Experim
     else:
         model = _from_backbone(name, label_names, experiment)
     augmented, plain = (ImageCollator(image_transform(size, train=train), len(label_names)) for train in (True, False))
-    # It does what `image_transform` does for evaluation, so that a pipeline sees the images as the evaluation did.
-    processor = ViTImageProcessor(
-        size={"height": size, "width": size}, image_mean=list(IMAGENET_MEAN), image_std=list(IMAGENET_STD)
-    )
-    return Inputs(model, data, processor, augmented, plain, "image")
+    return Inputs(model, data, image_processor(size), augmented, plain, "image")
 
 
 def _small_text_encoder(vocabulary: int, label_names: list[str], max_length: int) -> MLCLModel:
@@ -159,7 +167,7 @@ def _tokenizer(name: str) -> Any:
 
 def _no_backbone(name: str, error: Exception) -> str:
     return (
-        f"The backbone {name!r} cannot be had: {' '.join(str(error).split())}\n"
+        f"The backbone {name!r} cannot be had: {' '.join(str(error.__cause__ or error).split())}\n"
         f"Give --backbone a local folder with its weights and tokenizer, the name of a model on the Hub while you are "
         f"online, a timm architecture (with --backbone_weights FILE, or --pretrained False for random weights), or "
         f"{SMALL_BACKBONE!r}: a small encoder that learns from nothing and needs no download."

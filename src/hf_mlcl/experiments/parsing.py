@@ -6,9 +6,11 @@ import argparse
 import dataclasses
 import difflib
 import functools
+import importlib
 import json
+import runpy
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,14 +43,27 @@ def parse_experiment(
         >>> experiment.max_train_samples, training.num_train_epochs, training.lr_scheduler_type.value
         (100, 5, 'linear')
     """
-    parser = _parser(description)
-    given = vars(parser.parse_args(sys.argv[1:] if argv is None else list(argv)))
     try:
-        from_file = read_settings(given.pop("config")) if "config" in given else {}
-        return build_experiment(recipe, {**from_file, **given})
+        return build_experiment(recipe, parse_settings(sys.argv[1:] if argv is None else argv, description))
     except ValueError as error:
-        parser.error(str(error))
+        _parser(description).error(str(error))
         raise  # never reached: the parser has ended the program
+
+
+def parse_settings(argv: Sequence[str], description: str | None = None) -> dict[str, Any]:
+    """What a command line says, and the file that it may name with ``--config``; nothing else.
+
+    Args:
+        argv: The command line.
+        description: For ``--help``.
+
+    Example:
+        >>> parse_settings(["--learning_rate", "2e-5", "--size", "small"])
+        {'learning_rate': 2e-05, 'size': 'small'}
+    """
+    given = vars(_parser(description).parse_args(list(argv)))
+    from_file = read_settings(given.pop("config")) if "config" in given else {}
+    return {**from_file, **given}
 
 
 def build_experiment(
@@ -66,6 +81,7 @@ def build_experiment(
         ('outputs/toy_text-msc', 3)
     """
     settings = {name: _converted(name, value) for name, value in settings.items()}
+    import_plugins(settings.get("plugins") or ())
     loss, size = str(settings.get("loss", recipe.loss)), str(settings.get("size", "full"))
     corpus = settings.get("corpus", recipe.corpus)
     chosen = {**recipe.for_loss(loss, size), "corpus": corpus, "loss": loss, "size": size, **settings}
@@ -84,6 +100,22 @@ def build_experiment(
     if experiment.global_batch_size is not None and "per_device_train_batch_size" not in settings:
         training.per_device_train_batch_size = _share(experiment.global_batch_size, training)
     return experiment, training
+
+
+def import_plugins(plugins: Iterable[str]) -> None:
+    """Import modules or Python files, which register losses of one's own.
+
+    Args:
+        plugins: Names of modules, or paths that end in ``.py``.
+    """
+    for plugin in plugins:
+        try:
+            if plugin.endswith(".py"):
+                runpy.run_path(plugin, run_name=Path(plugin).stem)
+            else:
+                importlib.import_module(plugin)
+        except (ImportError, OSError) as error:
+            raise ValueError(f"plugins names {plugin!r}, which cannot be imported: {error}") from error
 
 
 def read_settings(path: str) -> dict[str, Any]:

@@ -20,7 +20,7 @@ import numpy.typing as npt
 import torch
 from datasets import DatasetDict
 from torch import Tensor
-from transformers import set_seed
+from transformers import PrinterCallback, ProgressCallback, set_seed
 from transformers.trainer_utils import get_last_checkpoint
 
 from hf_mlcl import ContrastiveMultiLabelTrainer, MLCLForImageClassification, MLCLForSequenceClassification
@@ -29,8 +29,10 @@ from hf_mlcl.experiments.arguments import ExperimentArguments
 from hf_mlcl.experiments.decisions import save_decisions
 from hf_mlcl.experiments.inputs import Inputs, load_data, prepare_inputs
 from hf_mlcl.experiments.recipe import on_logits_only
+from hf_mlcl.hub import ModelReport, SplitScores, push_folder, write_model_card
 from hf_mlcl.metrics import compute_single_label_metrics, decide, f1, multilabel_metrics, sigmoid
 from hf_mlcl.training import ContrastiveTrainingArguments
+from hf_mlcl.training.report import training_report
 
 Array = npt.NDArray[np.float32]
 FeaturesAndLabels = tuple[Array, Array]
@@ -77,7 +79,11 @@ class ExperimentResult:
 
 
 def run_experiment(
-    experiment: ExperimentArguments, training: ContrastiveTrainingArguments, data: DatasetDict | None = None
+    experiment: ExperimentArguments,
+    training: ContrastiveTrainingArguments,
+    data: DatasetDict | None = None,
+    *,
+    quiet: bool = False,
 ) -> ExperimentResult:
     """Train an encoder, evaluate it as the study does for its kind of loss, and save everything.
 
@@ -89,20 +95,22 @@ def run_experiment(
         experiment: Data, backbone and evaluation.
         training: The loss and how to train.
         data: The splits, where they are not those of ``experiment.corpus``.
+        quiet: Whether to print nothing, neither progress nor logs.
 
     Example:
         >>> import tempfile
         >>> from hf_mlcl.experiments import Recipe, build_experiment
         >>> settings = {"backbone": "small", "max_train_samples": 64, "max_eval_samples": 32, "max_steps": 2}
-        >>> settings |= {"output_dir": tempfile.mkdtemp(), "report_to": "none", "disable_tqdm": True, "use_cpu": True}
-        >>> result = run_experiment(*build_experiment(Recipe("toy_text"), settings))  # doctest: +ELLIPSIS
-        {...}
+        >>> settings |= {"output_dir": tempfile.mkdtemp(), "report_to": "none", "use_cpu": True}
+        >>> result = run_experiment(*build_experiment(Recipe("toy_text"), settings), quiet=True)
         >>> sorted(path.name for path in result.folder.iterdir() if "checkpoint" not in path.name)
         ['classifier', 'encoder', 'metrics.json', 'test_decisions.npz']
     """
     seconds: dict[str, float] = {}
     start = time.perf_counter()
     checkpoint = _checkpoint(experiment, training)
+    # The Hub gets the finished classifier, and not every checkpoint on the way to it.
+    push, training.push_to_hub = training.push_to_hub, False
     set_seed(training.seed)
     with _measured(seconds, "data"):
         data = load_data(experiment, training) if data is None else data
@@ -121,13 +129,17 @@ def run_experiment(
         processing_class=inputs.processor,
         eval_data_collator=inputs.eval_collator,
     )
+    if quiet:
+        training.disable_tqdm = True
+        for printing in (PrinterCallback, ProgressCallback):
+            trainer.remove_callback(printing)
     with _measured(seconds, "train"):
         outcome = trainer.train(resume_from_checkpoint=checkpoint)
     with _measured(seconds, "evaluate"):
         evaluated = _evaluate(trainer, inputs, experiment)
     seconds["total"] = time.perf_counter() - start
     result = ExperimentResult(
-        metrics={**evaluated.metrics, "train_loss": float(outcome.training_loss), **_last_logged(trainer, "prr")},
+        metrics={**evaluated.metrics, "train_loss": float(outcome.training_loss), **_prr(trainer)},
         per_label=evaluated.per_label,
         seconds={name: round(value, 2) for name, value in seconds.items()},
         folder=Path(training.output_dir),
@@ -136,11 +148,12 @@ def run_experiment(
     )
     if trainer.is_world_process_zero():
         _save_model(trainer.model, inputs.processor, result.folder / "encoder")
-        _save_model(evaluated.classifier, inputs.processor, result.folder / "classifier")
+        report = _report(trainer, evaluated, experiment)
+        _save_model(evaluated.classifier, inputs.processor, result.folder / "classifier", report)
         save_decisions(result.folder, *evaluated.test)
         result.save()
-    if training.push_to_hub:
-        trainer.push_to_hub()
+        if push:
+            _push(result.folder / "classifier", training)
     return result
 
 
@@ -154,6 +167,8 @@ class _Evaluated:
     classifier: Any
     test: tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]
     """Labels and decisions."""
+    probabilities: Array
+    """Of the test rows."""
 
 
 def _evaluate(trainer: ContrastiveMultiLabelTrainer, inputs: Inputs, experiment: ExperimentArguments) -> _Evaluated:
@@ -203,7 +218,7 @@ def _evaluate(trainer: ContrastiveMultiLabelTrainer, inputs: Inputs, experiment:
             strict=True,
         )
     ]
-    return _Evaluated(metrics, per_label, classifier, (test_labels, decisions))
+    return _Evaluated(metrics, per_label, classifier, (test_labels, decisions), probabilities["test"])
 
 
 def _logits(features: Array, weight: Tensor, bias: Tensor) -> Array:
@@ -235,11 +250,8 @@ def _training_passes(
     if inputs.kind == "text" or augmented_passes == 0:
         features, labels = trainer.features_and_labels(inputs.data["train"])
         return [features], labels
-    trainer.eval_data_collator = inputs.train_collator
-    try:
-        passes = [trainer.features_and_labels(inputs.data["train"]) for _ in range(augmented_passes)]
-    finally:
-        trainer.eval_data_collator = inputs.eval_collator
+    numbers = range(1, augmented_passes + 1)
+    passes = [trainer.features_and_labels(inputs.data["train"], number) for number in numbers]
     return [features for features, _ in passes], passes[0][1]
 
 
@@ -260,6 +272,12 @@ def _label_counts(rows: Any, num_labels: int) -> npt.NDArray[np.int64]:
 
 
 # Folders --------------------------------------------------------------------------------------------------------------
+
+
+def _push(classifier: Path, training: ContrastiveTrainingArguments) -> None:
+    private = True if training.hub_private_repo is None else training.hub_private_repo
+    name = training.hub_model_id or Path(training.output_dir).name
+    push_folder(classifier, name, private=private, token=training.hub_token)
 
 
 def _checkpoint(experiment: ExperimentArguments, training: ContrastiveTrainingArguments) -> str | None:
@@ -291,14 +309,27 @@ def _check_splits(data: DatasetDict) -> None:
         raise ValueError(f"The corpus has no {' and no '.join(missing)} split, but {', '.join(data)} only.")
 
 
-def _save_model(model: Any, processor: Any, folder: Path) -> None:
-    """Write a model with its processor beside its place, then put it there: never half a model."""
+def _save_model(model: Any, processor: Any, folder: Path, report: ModelReport | None = None) -> None:
+    """Write a model with its processor and card beside its place, then put it there: never half a model."""
     draft = folder.with_name(folder.name + ".part")
     shutil.rmtree(draft, ignore_errors=True)
     model.save_pretrained(draft)
     processor.save_pretrained(draft)
+    if report is not None:
+        write_model_card(draft, report)
     shutil.rmtree(folder, ignore_errors=True)
     os.replace(draft, folder)
+
+
+def _report(
+    trainer: ContrastiveMultiLabelTrainer, evaluated: _Evaluated, experiment: ExperimentArguments
+) -> ModelReport:
+    """The facts for the classifier's card."""
+    corpus = str(experiment.corpus)
+    name = Path(corpus).stem if Path(corpus).exists() else corpus
+    scores = None if experiment.single_label else SplitScores("test", evaluated.test[0], evaluated.probabilities)
+    title = f"{name}-{trainer.args.loss}"
+    return training_report(trainer, evaluation=scores, dataset=name, name=title, figures=False)
 
 
 # What is written down -------------------------------------------------------------------------------------------------
@@ -311,9 +342,11 @@ def _measured(seconds: dict[str, float], step: str) -> Iterator[None]:
     seconds[step] = time.perf_counter() - start
 
 
-def _last_logged(trainer: ContrastiveMultiLabelTrainer, name: str) -> dict[str, float]:
-    values = [entry[name] for entry in trainer.state.log_history if name in entry]
-    return {name: float(values[-1])} if values else {}
+def _prr(trainer: ContrastiveMultiLabelTrainer) -> dict[str, float]:
+    """The ratio that was logged last, or that of all steps where there were too few for a log."""
+    logs = [*trainer.state.log_history, trainer.statistics.flush()]
+    values = [float(entry["prr"]) for entry in logs if "prr" in entry]
+    return {"prr": values[max(0, len(values) - 2)]} if values else {}
 
 
 def _settings(experiment: ExperimentArguments, training: ContrastiveTrainingArguments) -> dict[str, Any]:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import torch.distributed as dist
+
 from hf_mlcl.experiments.running import ExperimentResult
 
-SHOWN = ("micro_f1", "macro_f1", "hamming_loss", "mAP", "accuracy")
+METRICS = ("micro_f1", "macro_f1", "hamming_loss", "mAP", "accuracy")
 
 
 def print_summary(result: ExperimentResult) -> None:
     """Print scores, times and where everything is; one process of many does."""
-    if int(result.settings.get("local_rank", -1)) > 0:
+    if dist.is_initialized() and dist.get_rank() > 0:
         return
-    shown = [name for name in SHOWN if f"test_{name}" in result.metrics]
+    shown = [name for name in METRICS if f"test_{name}" in result.metrics]
     print(f"\n{result.settings['corpus']}, {result.settings['loss']}, seed {result.settings['seed']}")
     print(f"{'':<12}" + "".join(f"{name:>14}" for name in shown))
     for split in ("validation", "test"):

@@ -9,7 +9,7 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from hf_mlcl.losses.engine import Contrast, PairCounts, contrast
+from hf_mlcl.losses.engine import Contrast, PairCounts, Pairs, contrast, pairs
 from hf_mlcl.losses.labels import LabelSets, check_multi_hot, check_zero_one, to_class_ids
 from hf_mlcl.losses.loss import Loss
 from hf_mlcl.losses.queue import MomentumQueue
@@ -177,20 +177,36 @@ class ContrastiveLoss(Loss):
         with torch.autocast(embeddings.device.type, enabled=False):
             x, rows = self._arrange(embeddings, labels, prototypes, queue)
             anchors = _share(self.anchors(rows), *shard)
-            total, valid, counts = contrast(
-                x,
-                Contrast(
-                    anchors=anchors,
-                    candidates=self.candidates(rows),
-                    targets=self.targets(rows),
-                    temperature=self.temperature,
-                    log_weights=self.log_weights(rows),
-                    regularised=self.regularised,
-                    chunk_size=self.chunk_size,
-                    statistics=statistics,
-                ),
-            )
+            total, valid, counts = contrast(x, self._contrast(rows, anchors, statistics))
             return LossParts(total, self.divisor(rows, anchors, valid), len(anchors), valid, counts)
+
+    def pairs(self, embeddings: Tensor, labels: Tensor, prototypes: Tensor | None = None) -> Pairs:
+        """Target and pull of every pair of a small batch, to look at; see `hf_mlcl.losses.engine.Pairs`.
+
+        Rows are the anchors, columns the candidates: instances first, then prototypes where the loss has them.
+
+        Example:
+            >>> import torch
+            >>> from hf_mlcl import build_loss
+            >>> found = build_loss("base").pairs(torch.eye(3), torch.tensor([[1, 1], [1, 0], [0, 0]]))
+            >>> found.target.tolist()[0], found.attraction.tolist()[0]
+            ([0.0, 1.0, 0.0], [0.0, 0.5, -0.5])
+        """
+        with torch.autocast(embeddings.device.type, enabled=False):
+            x, rows = self._arrange(embeddings, labels, prototypes, None)
+            return pairs(x, self._contrast(rows, self.anchors(rows)))
+
+    def _contrast(self, rows: Rows, anchors: range, statistics: bool = False) -> Contrast:
+        return Contrast(
+            anchors=anchors,
+            candidates=self.candidates(rows),
+            targets=self.targets(rows),
+            temperature=self.temperature,
+            log_weights=self.log_weights(rows),
+            regularised=self.regularised,
+            chunk_size=self.chunk_size,
+            statistics=statistics,
+        )
 
     def _arrange(
         self, embeddings: Tensor, labels: Tensor, prototypes: Tensor | None, queue: MomentumQueue | None

@@ -122,13 +122,35 @@ def contrast(x: Tensor, spec: Contrast) -> ContrastSum:
     return ContrastSum(total, valid, PairCounts(*counts) if spec.statistics else None)
 
 
+class Pairs(NamedTuple):
+    """Every pair of a contrast, each of shape (anchors, candidates)."""
+
+    target: Tensor
+    """T of the formulas above; a pair is positive where it is above 0."""
+    attraction: Tensor
+    """H - m p, minus the gradient of the sum by the similarity: how strongly the loss pulls the pair together."""
+
+
+@torch.no_grad()
+def pairs(x: Tensor, spec: Contrast) -> Pairs:
+    """What `contrast` computes tile by tile and forgets, for all pairs at once: to look at, for batches that fit.
+
+    Args:
+        x: As for `contrast`.
+        spec: As for `contrast`.
+    """
+    u, _ = _normalise(x)
+    rows = slice(spec.anchors.start, spec.anchors.stop)
+    s, p, target = x.new_empty((3, len(spec.anchors), len(spec.candidates)))
+    target, expected, *_ = _tile(u, rows, spec, s, p, target)
+    raised = _raise(target, expected, s, torch.empty_like(s)) if spec.regularised else target
+    return Pairs(target, raised - expected)
+
+
 class _Contrast(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, spec: Contrast, needs_grad: bool) -> tuple[Tensor, ...]:
-        info = torch.finfo(x.dtype)
-        norm = torch.linalg.vector_norm(x, dim=1, keepdim=True)
-        norm = norm.masked_fill(norm < info.tiny**0.5, 1.0)  # a row so short is a zero row: its squares underflow
-        u = x / norm
+        u, norm = _normalise(x)
         candidates = slice(spec.candidates.start, spec.candidates.stop)
         keys = u[candidates]
         total, valid = x.new_zeros(()), x.new_zeros(())
@@ -140,34 +162,14 @@ class _Contrast(torch.autograd.Function):
         buffers = x.new_empty((4 if spec.regularised else 3, rows_a_tile, len(spec.candidates)))
         for rows in tiles:
             s, p, target, *spare = buffers[:, : rows.stop - rows.start]
-            itself = rows.start - candidates.start  # the diagonal on which a row meets itself
-
-            s.addmm_(u[rows], keys.T, beta=0.0, alpha=1 / spec.temperature)
-            s.diagonal(itself).fill_(info.min)  # finite, so that no product with 0 is NaN
-            target = spec.targets(rows, target)
-            target.diagonal(itself).zero_()
-            mass = target.sum(1, keepdim=True)
+            target, expected, mass, log_z = _tile(u, rows, spec, s, p, target)
             valid = valid + (mass > 0).sum()
-
-            if spec.temperature >= MIN_SAFE_TEMPERATURE:
-                highest: Tensor | float = 0.0
-                torch.exp(s, out=p)
-            else:
-                highest = s.amax(1, keepdim=True)
-                torch.sub(s, highest, out=p).exp_()
+            total = total + (mass * log_z).sum()
             if spec.log_weights is not None:
-                p.mul_(spec.log_weights.exp())
                 total = total - (target @ spec.log_weights).sum()
-            z = p.sum(1, keepdim=True).clamp_(min=info.tiny)  # 0 for a row that has no candidate but itself
-            total = total + (mass * (z.log() + highest)).sum()
-
-            expected = p.mul_(mass / z)
             if spec.statistics:
-                counts = _add_counts(counts, s, target, expected, itself, spec)
-            raised = target
-            if spec.regularised:  # no target above 0 is so small that `ceiling` would cut what it may be raised to
-                ceiling = torch.mul(target, 1 / info.tiny, out=spare[0])
-                raised = torch.clamp(expected, min=target, max=ceiling, out=target)
+                counts = _add_counts(counts, s, target, expected, rows.start - candidates.start, spec)
+            raised = _raise(target, expected, spare[0], target) if spec.regularised else target
             total = total - torch.dot(raised.flatten(), s.flatten())
 
             if needs_grad:
@@ -194,6 +196,47 @@ class _Contrast(torch.autograd.Function):
             )
         (grad,) = ctx.saved_tensors
         return upstream * grad, None, None
+
+
+def _normalise(x: Tensor) -> tuple[Tensor, Tensor]:
+    """u, and the norms that it was divided by."""
+    norm = torch.linalg.vector_norm(x, dim=1, keepdim=True)
+    tiny = torch.finfo(x.dtype).tiny
+    norm = norm.masked_fill(norm < tiny**0.5, 1.0)  # a row so short is a zero row: its squares underflow
+    return x / norm, norm
+
+
+def _tile(
+    u: Tensor, rows: slice, spec: Contrast, s: Tensor, p: Tensor, target: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """T, m p, m and log Z of the anchors `rows`; the last two are columns. Writes into the three buffers."""
+    info = torch.finfo(u.dtype)
+    itself = rows.start - spec.candidates.start  # the diagonal on which a row meets itself
+    keys = u[spec.candidates.start : spec.candidates.stop]
+
+    s.addmm_(u[rows], keys.T, beta=0.0, alpha=1 / spec.temperature)
+    s.diagonal(itself).fill_(info.min)  # finite, so that no product with 0 is NaN
+    target = spec.targets(rows, target)
+    target.diagonal(itself).zero_()
+    mass = target.sum(1, keepdim=True)
+
+    if spec.temperature >= MIN_SAFE_TEMPERATURE:
+        highest: Tensor | float = 0.0
+        torch.exp(s, out=p)
+    else:
+        highest = s.amax(1, keepdim=True)
+        torch.sub(s, highest, out=p).exp_()
+    if spec.log_weights is not None:
+        p.mul_(spec.log_weights.exp())
+    z = p.sum(1, keepdim=True).clamp_(min=info.tiny)  # 0 for a row that has no candidate but itself
+    return target, p.mul_(mass / z), mass, z.log() + highest
+
+
+def _raise(target: Tensor, expected: Tensor, spare: Tensor, out: Tensor) -> Tensor:
+    """H in `out`: the targets of positive pairs, raised to what is expected of them."""
+    # No target above 0 is so small that the ceiling would cut what it may be raised to.
+    ceiling = torch.mul(target, 1 / torch.finfo(target.dtype).tiny, out=spare)
+    return torch.clamp(expected, min=target, max=ceiling, out=out)
 
 
 def _add_counts(

@@ -4,6 +4,7 @@ from hf_mlcl.models.backbones import FeatureBackbone
 from hf_mlcl.models.classification import MLCLForImageClassification, MLCLForSequenceClassification
 from hf_mlcl.models.configuration import FeatureBackboneConfig, MLCLConfig
 from hf_mlcl.models.modeling import MLCLModel, MLCLOutput
+from hf_mlcl.models.pipelines import MultiLabelImageClassificationPipeline, MultiLabelTextClassificationPipeline
 
 __all__ = [
     "FeatureBackbone",
@@ -13,4 +14,6 @@ __all__ = [
     "MLCLForSequenceClassification",
     "MLCLModel",
     "MLCLOutput",
+    "MultiLabelImageClassificationPipeline",
+    "MultiLabelTextClassificationPipeline",
 ]

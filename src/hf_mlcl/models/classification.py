@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from numbers import Real
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -15,6 +17,10 @@ from transformers.modeling_outputs import ImageClassifierOutput, SequenceClassif
 from hf_mlcl.models.backbones import backbone_from_config, feature_size, represent
 from hf_mlcl.models.configuration import MLCLConfig
 from hf_mlcl.models.modeling import MLCLModel
+from hf_mlcl.models.sharing import SharedModel
+
+if TYPE_CHECKING:
+    from hf_mlcl.evaluation import Temperature, Thresholds
 
 Classifier = TypeVar("Classifier", bound="_LinearHeadsClassifier")
 
@@ -33,7 +39,7 @@ class LinearHeads(nn.Module):
         return F.logsigmoid(logits).logsumexp(0) - F.logsigmoid(-logits).logsumexp(0)
 
 
-class _LinearHeadsClassifier(PreTrainedModel):
+class _LinearHeadsClassifier(SharedModel, PreTrainedModel):
     """A backbone and its linear heads; the subclasses differ in their inputs."""
 
     config_class = MLCLConfig
@@ -81,16 +87,76 @@ class _LinearHeadsClassifier(PreTrainedModel):
             model.heads.bias.copy_(bias)
         return model.to(encoder.prototypes.weight.device).eval()
 
+    def calibrate(
+        self,
+        thresholds: Thresholds | Mapping[str, float] | Sequence[float] | float | None = None,
+        temperature: Temperature | float = 1.0,
+    ) -> None:
+        """Put into the configuration how probabilities are scaled and from where on a label counts as predicted.
+
+        Both are saved with the model. They replace what a former call has set, and both speak of the probabilities that
+        the linear evaluation gives, at temperature 1: thresholds move along with the temperature, so that it changes
+        probabilities and never decisions.
+
+        Args:
+            thresholds: What `tune_thresholds` found; or numbers, one for all, one a label, or by the names of labels
+                (0.5 for the others). None stands for 0.5.
+            temperature: What `fit_temperature` found, or a number; 1 leaves probabilities as they are.
+
+        Example:
+            >>> from transformers import BertConfig
+            >>> backbone = BertConfig(vocab_size=50, hidden_size=16, num_hidden_layers=1, num_attention_heads=2)
+            >>> encoder = MLCLModel(MLCLConfig(backbone_config=backbone, id2label={0: "sport", 1: "music"}))
+            >>> model = MLCLForSequenceClassification.from_encoder(encoder, torch.zeros(1, 2, 16), torch.zeros(1, 2))
+            >>> model.calibrate({"music": 0.2}, temperature=2.0)  # 0.2 is a logit of -1.386; 1 / 3 is half of it
+            >>> [round(value, 4) for value in model.config.thresholds], model.config.logit_temperature
+            ([0.5, 0.3333], 2.0)
+        """
+        from hf_mlcl.evaluation import Temperature, Thresholds
+
+        divisor = float(temperature.value if isinstance(temperature, Temperature) else temperature)
+        values = thresholds.values if isinstance(thresholds, Thresholds) else thresholds
+        config = copy.deepcopy(self.config)  # checked as a whole before anything changes
+        config.logit_temperature, config.thresholds = divisor, _one_a_label(values, self.config)
+        config.validate()
+        self.config.logit_temperature = divisor
+        if config.thresholds is not None:
+            logits = torch.tensor(config.thresholds, dtype=torch.float64).logit()
+            config.thresholds = (logits / divisor).sigmoid().tolist()
+        self.config.thresholds = config.thresholds
+
     def _logits_and_loss(self, inputs: dict[str, Tensor | None], labels: Tensor | None) -> tuple[Tensor, Tensor | None]:
         given: dict[str, Any] = {name: value for name, value in inputs.items() if value is not None}
         features = represent(self.backbone(**given), given.get("attention_mask"), self.config.pooling)
-        logits = self.heads(features.to(self.heads.weight.dtype))
+        logits = self.heads(features.to(self.heads.weight.dtype)) / self.config.logit_temperature
         loss = None if labels is None else F.binary_cross_entropy_with_logits(logits, labels.to(logits.dtype))
         return logits, loss
 
 
+def _one_a_label(
+    thresholds: Mapping[str, float] | Sequence[float] | float | None, config: MLCLConfig
+) -> list[float] | None:
+    """Thresholds of every label, from one for all, one each, or some by name."""
+    if thresholds is None:
+        return None
+    if isinstance(thresholds, Mapping):
+        names = [config.id2label[i] for i in range(config.num_labels)]
+        unknown = [name for name in thresholds if name not in names]
+        if unknown:
+            raise ValueError(
+                f"thresholds name {unknown[0]!r}, which is no label of this model: it has {', '.join(names)}."
+            )
+        return [float(thresholds.get(name, 0.5)) for name in names]
+    if isinstance(thresholds, (float, Real)):
+        return [float(thresholds)] * config.num_labels
+    return [float(value) for value in thresholds]
+
+
 class MLCLForSequenceClassification(_LinearHeadsClassifier):
-    """Classifies texts; runs in ``pipeline("text-classification", top_k=None)``.
+    """Classifies texts.
+
+    It runs in ``pipeline("text-classification", top_k=None)``, which gives the probability of every label, and in
+    ``pipeline("multilabel-text-classification")``, which gives the labels that reach their thresholds.
 
     Example:
         >>> from transformers import BertConfig
@@ -123,7 +189,10 @@ class MLCLForSequenceClassification(_LinearHeadsClassifier):
 
 
 class MLCLForImageClassification(_LinearHeadsClassifier):
-    """Classifies images; runs in ``pipeline("image-classification", top_k=number of labels)``.
+    """Classifies images.
+
+    It runs in ``pipeline("image-classification", top_k=number of labels)``, which gives the probability of every label,
+    and in ``pipeline("multilabel-image-classification")``, which gives the labels that reach their thresholds.
 
     Example:
         >>> encoder = MLCLModel.from_backbone("resnet10t", ["cat", "dog"], pretrained=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal
 
 from huggingface_hub.dataclasses import strict
@@ -44,6 +45,10 @@ class MLCLConfig(PreTrainedConfig):
             backbone gives one vector by itself (images, features).
         classifier: Whether there is a linear layer from features to logits, as losses on logits need it.
         num_heads: Linear layers whose probabilities a classifier made by linear evaluation averages.
+        thresholds: Probabilities from which on the multi-label pipelines give a label, one a label; None stands for
+            0.5. A classifier's `calibrate` sets them.
+        logit_temperature: What a classifier made by linear evaluation divides its logits by, so that probabilities are
+            honest; 1 leaves them as they are.
 
     Example:
         >>> from transformers import BertConfig
@@ -61,6 +66,8 @@ class MLCLConfig(PreTrainedConfig):
     pooling: Pooling = "first"
     classifier: bool = False
     num_heads: int = 3
+    thresholds: list[float] | None = None
+    logit_temperature: float = 1.0
 
     def __post_init__(self, **kwargs: Any) -> None:
         """Make a configuration of the backbone from its dictionary."""
@@ -74,3 +81,23 @@ class MLCLConfig(PreTrainedConfig):
         if getattr(self, "problem_type", None) is None:
             self.problem_type = "multi_label_classification"
         super().__post_init__(**kwargs)
+
+    def validate_thresholds(self) -> None:
+        """One threshold a label, each a probability; called whenever a configuration is made or saved."""
+        if self.thresholds is None:
+            return
+        if len(self.thresholds) != self.num_labels:
+            raise ValueError(
+                f"thresholds must have one number for each of the {self.num_labels} labels, but has "
+                f"{len(self.thresholds)}. None stands for 0.5 everywhere."
+            )
+        wrong = [value for value in self.thresholds if not 0 <= value <= 1]
+        if wrong:
+            raise ValueError(f"thresholds must be probabilities between 0 and 1, but one is {wrong[0]}.")
+
+    def validate_logit_temperature(self) -> None:
+        """A temperature is positive; called whenever a configuration is made or saved."""
+        if not 0 < self.logit_temperature < math.inf:
+            raise ValueError(
+                f"logit_temperature must be a positive number, but is {self.logit_temperature}. 1 changes nothing."
+            )

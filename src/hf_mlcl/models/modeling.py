@@ -17,6 +17,7 @@ from transformers.utils import ModelOutput
 
 from hf_mlcl.models.backbones import FeatureBackbone, backbone_from_config, feature_size, load_backbone, represent
 from hf_mlcl.models.configuration import FeatureBackboneConfig, MLCLConfig, Pooling
+from hf_mlcl.models.sharing import SharedModel
 
 
 @dataclass
@@ -62,7 +63,7 @@ class LabelPrototypes(nn.Module):
         return self.weight.clone()
 
 
-class MLCLModel(PreTrainedModel):
+class MLCLModel(SharedModel, PreTrainedModel):
     """An encoder for multi-label contrastive learning.
 
     Make one with `from_backbone`; `save_pretrained`, `from_pretrained` and the Auto classes work as for any model.

@@ -3,27 +3,37 @@
 from __future__ import annotations
 
 import os
+import random
+import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from huggingface_hub import HfApi
 from torch import Tensor
 from torch.utils.data import DataLoader
-from transformers import Trainer
+from transformers import Trainer, set_seed
+from transformers.trainer import TRAINING_ARGS_NAME
+from transformers.trainer_utils import HubStrategy
+from transformers.utils import PushInProgress
 
 from hf_mlcl.data.collators import TextCollator
 from hf_mlcl.evaluation import LinearEvaluationConfig, LinearEvaluationResult, linear_evaluate
 from hf_mlcl.evaluation.feature_cache import FeatureCache, feature_key
+from hf_mlcl.hub import SplitScores, push_folder, write_model_card
 from hf_mlcl.losses import CrossEntropyLoss, JoinedLoss
 from hf_mlcl.metrics import compute_metrics, compute_single_label_metrics, multilabel_metrics
 from hf_mlcl.models import FeatureBackbone, MLCLForImageClassification, MLCLForSequenceClassification, MLCLModel
 from hf_mlcl.training.arguments import ContrastiveTrainingArguments
 from hf_mlcl.training.global_batch import global_loss
 from hf_mlcl.training.probe import probe
+from hf_mlcl.training.report import training_report
+from hf_mlcl.training.rows import evenly, label_ids
 from hf_mlcl.training.sampler import LabelAwareSampler
 from hf_mlcl.training.statistics import TrainingStatistics
 
@@ -90,6 +100,8 @@ class ContrastiveMultiLabelTrainer(Trainer):
         self.loss = args.build_loss()
         self.statistics = TrainingStatistics()
         self.eval_data_collator = eval_data_collator
+        self.last_scores: SplitScores | None = None
+        """What the last linear evaluation predicted, for the model card."""
         self._rows_of_last_train_batch = 0
         if model is not None:
             self._fit_model_to_loss(model, args)
@@ -220,7 +232,7 @@ class ContrastiveMultiLabelTrainer(Trainer):
         if not self.args.label_aware_batches:
             return super()._get_train_sampler(train_dataset)
         seed = self.args.data_seed if self.args.data_seed is not None else self.args.seed
-        return LabelAwareSampler(_label_ids(dataset), seed=seed)
+        return LabelAwareSampler(label_ids(dataset), seed=seed)
 
     def get_batch_samples(self, epoch_iterator: Any, num_batches: int, device: torch.device) -> Any:
         """Mark the last batch of an epoch where the loader filled it up with copies."""
@@ -257,7 +269,7 @@ class ContrastiveMultiLabelTrainer(Trainer):
         description = kwargs.get("description", args[0] if args else "")
         if self.args.eval_probe != "none" and description == "Evaluation" and hasattr(self.train_dataset, "__len__"):
             prefix = kwargs.get("metric_key_prefix", "eval")
-            sample = _evenly(self.train_dataset, self.args.eval_probe_samples)
+            sample = evenly(self.train_dataset, self.args.eval_probe_samples)
             learned, held_out = self.features_and_labels(sample), self.features_and_labels(dataloader.dataset)
             scores = probe(self.args.eval_probe, *map(torch.from_numpy, (*learned, held_out[0])))
             metrics = multilabel_metrics(held_out[1], scores.numpy())
@@ -283,6 +295,7 @@ class ContrastiveMultiLabelTrainer(Trainer):
         *,
         config: LinearEvaluationConfig | None = None,
         cache_dir: str | os.PathLike[str] | None = None,
+        augmented_passes: int = 0,
     ) -> LinearEvaluationResult:
         """The study's linear evaluation of the frozen features: three heads a grid point, a grid point a label.
 
@@ -292,16 +305,28 @@ class ContrastiveMultiLabelTrainer(Trainer):
             test: Rows to report; may be left out.
             config: Grid and settings; the study's for AAPD and BGC if not given.
             cache_dir: Where to keep features for the next call with the same weights and the same `datasets.Dataset`.
+            augmented_passes: Encode `train` so many times with the training collator, which augments images; each epoch
+                of the heads takes the next pass. With 0 it is encoded once, plainly, as validation and test always are.
+                A pass takes rows x hidden x 4 bytes: of memory, or of the disk where there is a `cache_dir`.
 
         Returns:
             The result, whose ``classifier`` predicts the same probabilities from texts or images.
         """
-        learned = self._cached_features(train, cache_dir)
+        if augmented_passes < 0:
+            raise ValueError(f"augmented_passes must be 0 or the number of passes, but is {augmented_passes}.")
+        passes = range(1, augmented_passes + 1)
+        learned = [self._cached_features(train, cache_dir, number) for number in passes or [None]]
+        if len(learned) > 1 and np.array_equal(learned[0][0], learned[1][0]):
+            warnings.warn(
+                f"augmented_passes={augmented_passes}, but two passes have the same features: the data_collator does "
+                "not augment. Give the trainer one that does, and the plain one as eval_data_collator.",
+                stacklevel=2,
+            )
         chosen_on = self._cached_features(validation, cache_dir)
         reported = (None, None) if test is None else self._cached_features(test, cache_dir)
         result = linear_evaluate(
-            learned[0],
-            learned[1],
+            [features for features, _ in learned],
+            learned[0][1],
             chosen_on[0],
             chosen_on[1],
             reported[0],
@@ -310,55 +335,220 @@ class ContrastiveMultiLabelTrainer(Trainer):
             device=self.args.device,
             progress=not self.args.disable_tqdm and self.is_world_process_zero(),
         )
+        scored: Any = chosen_on if test is None else reported
+        split = "validation" if test is None else "test"
+        self.last_scores = SplitScores(split, scored[1] > 0, result.predict_proba(scored[0]))
         if isinstance(self.model.backbone, FeatureBackbone):
             return result
         images = self.model.main_input_name == "pixel_values"
         kind = MLCLForImageClassification if images else MLCLForSequenceClassification
-        return replace(result, classifier=kind.from_encoder(self.model, result.weight, result.bias))
+        classifier = kind.from_encoder(self.model, result.weight, result.bias)
+        classifier.report = training_report(self, figures=False)  # for classifier.push_to_hub
+        classifier.processor = self.processing_class
+        return replace(result, classifier=classifier)
 
-    def _cached_features(self, dataset: Any, cache_dir: str | os.PathLike[str] | None) -> tuple[Any, Any]:
+    def _cached_features(
+        self, dataset: Any, cache_dir: str | os.PathLike[str] | None, augmented_pass: int | None = None
+    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
         fingerprint = getattr(dataset, "_fingerprint", None)
         if cache_dir is None or fingerprint is None:
-            return self.features_and_labels(dataset)
+            return self.features_and_labels(dataset, augmented_pass)
+        collator = self.data_collator if augmented_pass else self.eval_data_collator or self.data_collator
         processing = {
             "pooling": self.model.config.pooling,
-            "collator": repr(self.eval_data_collator or self.data_collator),
+            "precision": self.accelerator.mixed_precision,
+            "collator": repr(collator),
+            "augmentation": augmented_pass and [self.args.seed, augmented_pass],
         }
         key = feature_key(self.model.backbone.state_dict(), fingerprint, processing)
-
-        def compute() -> dict[str, Tensor]:
-            features, labels = self.features_and_labels(dataset)
-            return {"features": torch.from_numpy(features), "labels": torch.from_numpy(labels)}
-
-        found = FeatureCache(cache_dir).get_or_compute(key, compute)
-        return found["features"].numpy(), found["labels"].numpy()
+        cache = FeatureCache(cache_dir)
+        stored = cache.load(key)
+        # All ranks compute together or not at all: a rank that has found its file would be waited for for ever.
+        present = torch.tensor([stored is not None], dtype=torch.long, device=self.args.device)
+        present_everywhere = bool(self.accelerator.gather(present).all())
+        if stored is None or not present_everywhere:
+            features, labels = self.features_and_labels(dataset, augmented_pass)
+            if self.accelerator.is_local_main_process:
+                cache.save(key, {"features": torch.from_numpy(features), "labels": torch.from_numpy(labels)})
+            self.accelerator.wait_for_everyone()
+            stored = cache.load(key)  # mapped from the disk: what was computed can go
+            if stored is None:
+                return features, labels
+        return stored["features"].numpy(), stored["labels"].numpy()
 
     @torch.no_grad()
-    def features_and_labels(self, dataset: Any) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+    def features_and_labels(
+        self, dataset: Any, augmented_pass: int | None = None
+    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
         """`extract_features`, and the multi-hot labels of the same rows; no columns of labels where there are none.
 
         Args:
             dataset: Rows for the collator.
+            augmented_pass: Make the batches with the training collator and random numbers of this pass's own, the same
+                in every call. None makes them as evaluation does.
         """
         _check_not_empty(dataset=dataset)
-        was_training = self.model.training
+        was_training, drop_last = self.model.training, self.args.dataloader_drop_last
         model = self.accelerator.prepare_model(self.model, evaluation_mode=True)
         model.eval()
         features, labels = [], []
+        seed = augmented_pass and [self.args.seed, augmented_pass, self.args.process_index]
         try:
-            with self._eval_collator():  # without a sampler, rows come in their order
+            self.args.dataloader_drop_last = False  # meant for training: no row is left out here
+            with nullcontext() if augmented_pass else self._eval_collator():  # no sampler: rows come in their order
                 loader = self._get_dataloader(dataset, "features", self.args.eval_batch_size)
-            for batch in loader:
-                batch = _first_view(self._prepare_inputs(batch))
-                label = batch.pop("labels", None)
-                rows = model(**batch).features.float()
-                features.append(self.accelerator.gather_for_metrics(rows.contiguous()).cpu())
-                if label is not None:
-                    labels.append(self.accelerator.gather_for_metrics(label.float().contiguous()).cpu())
+            with _random_numbers(seed) if seed else nullcontext():
+                for batch in loader:
+                    batch = _first_view(self._prepare_inputs(batch))
+                    label = batch.pop("labels", None)
+                    rows = model(**batch).features.float()
+                    features.append(self.accelerator.gather_for_metrics(rows.contiguous()).cpu())
+                    if label is not None:
+                        labels.append(self.accelerator.gather_for_metrics(label.float().contiguous()).cpu())
         finally:
+            self.args.dataloader_drop_last = drop_last
             self.model.train(was_training)
         empty = torch.zeros(0, self.model.config.num_labels)
         return torch.cat(features).numpy(), (torch.cat(labels) if labels else empty).numpy()
+
+    # To the Hub -------------------------------------------------------------------------------------------------------
+
+    def create_model_card(
+        self,
+        language: str | list[str] | None = None,
+        license: str | None = None,
+        tags: str | list[str] | None = None,
+        model_name: str | None = None,
+        finetuned_from: str | None = None,
+        tasks: Any = None,
+        dataset_tags: Any = None,
+        dataset: str | None = None,
+        dataset_args: Any = None,
+        *,
+        evaluation: Any = None,
+        figures: bool = True,
+    ) -> None:
+        """Write a card for the model that was saved in ``args.output_dir``, and its pictures beside it.
+
+        Every rank has to call it where there are several.
+
+        Args:
+            language: Codes of the data's languages, such as ``"en"``.
+            license: Of the model, as the Hub spells it, such as ``"apache-2.0"``.
+            tags: Further tags.
+            model_name: The card's title; the repository's or the folder's name if not given.
+            finetuned_from: The backbone's Hub id, where it is not known.
+            tasks: Not used: the model itself tells its task. So for the next.
+            dataset_tags: Not used.
+            dataset: The data's name or, so that results are listed there, its Hub id.
+            dataset_args: Not used.
+            evaluation: Whose scores to show: what `linear_evaluate` or `predict` returned; the last linear evaluation
+                if not given.
+            figures: Whether to draw pictures of the space.
+        """
+        facts = {
+            "language": [language] if isinstance(language, str) else language,
+            "license": license,
+            "tags": [tags] if isinstance(tags, str) else tags,
+            "name": model_name,
+            "base_model": finetuned_from,
+        }
+        report = training_report(self, evaluation=evaluation, dataset=dataset, figures=figures, **facts)
+        if self.is_world_process_zero():
+            write_model_card(self.args.output_dir, report, repo_id=self.hub_model_id)
+
+    def init_hf_repo(self, token: str | None = None) -> None:
+        """Make the repository, private unless ``hub_private_repo=False``. One that exists stays as it is."""
+        if self.args.hub_private_repo is None:
+            self.args.hub_private_repo = True
+        super().init_hf_repo(token=token)
+
+    def push_to_hub(
+        self,
+        commit_message: str | None = "End of training",
+        blocking: bool = True,
+        token: str | None = None,
+        revision: str | None = None,
+        **card: Any,
+    ) -> Any:
+        """Save the encoder, write its card, and upload both: nothing else of the output folder.
+
+        Args:
+            commit_message: First line of the commit.
+            blocking: Whether to wait; otherwise a future is returned.
+            token: Of the user; ``args.hub_token``, or that of ``hf auth login``, if not given.
+            revision: The branch; ``args.hub_revision``, or the main one, if not given.
+            **card: Arguments of `create_model_card`.
+        """
+        self.callback_handler.on_push_begin(self.args, self.state, self.control)
+        token = token if token is not None else self.args.hub_token
+        if self.hub_model_id is None:
+            self.init_hf_repo(token=token)
+        self.save_model(_internal_call=True)
+        self.create_model_card(**card)
+        if not self.is_world_process_zero():
+            return None
+        self._finish_current_push()
+        return self._push(self.args.output_dir, commit_message or "End of training", blocking, token, revision)
+
+    def _push_from_checkpoint(self, checkpoint_folder: str) -> None:
+        """Push the model of a checkpoint while training goes on; see ``args.hub_strategy``.
+
+        HF's own would upload whatever lies in the output folder, and with ``training_args.bin`` the user's token.
+        """
+        if not self.is_world_process_zero() or self.args.hub_strategy == HubStrategy.END:
+            return
+        current: Any = getattr(self, "push_in_progress", None)
+        running = current is not None and not current.is_done()
+        if running and not self.args.hub_always_push:
+            return
+        self.callback_handler.on_push_begin(self.args, self.state, self.control)
+        message = f"Training in progress, step {self.state.global_step}"
+        jobs = [self._push(checkpoint_folder, message, blocking=False)]
+        if self.args.hub_strategy in (HubStrategy.CHECKPOINT, HubStrategy.ALL_CHECKPOINTS):
+            last = self.args.hub_strategy == HubStrategy.CHECKPOINT
+            job = HfApi(token=self.args.hub_token).upload_folder(
+                repo_id=self.hub_model_id,
+                folder_path=checkpoint_folder,
+                path_in_repo="last-checkpoint" if last else os.path.basename(checkpoint_folder),
+                ignore_patterns=[TRAINING_ARGS_NAME],
+                commit_message=f"{message}, checkpoint",
+                revision=self.args.hub_revision,
+                run_as_future=True,
+            )
+            jobs.append(job)
+        if running:
+            current.jobs.extend(jobs)
+        else:
+            self.push_in_progress = PushInProgress(jobs)
+
+    def _push(
+        self, folder: str, message: str, blocking: bool, token: str | None = None, revision: str | None = None
+    ) -> Any:
+        token = token if token is not None else self.args.hub_token
+        push = partial(
+            push_folder,
+            folder,
+            self.hub_model_id,
+            private=bool(self.args.hub_private_repo),
+            token=token,
+            revision=revision if revision is not None else self.args.hub_revision,
+            commit_message=message,
+        )
+        return push() if blocking else HfApi(token=token).run_as_future(push)
+
+
+@contextmanager
+def _random_numbers(seed: list[int]) -> Iterator[None]:
+    """Python, numpy and torch draw from `seed`, as do the workers of a loader, and afterwards go on as before."""
+    before = random.getstate(), np.random.get_state()  # noqa: NPY002
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+        set_seed(int(np.random.SeedSequence(seed).generate_state(1)[0]))
+        try:
+            yield
+        finally:
+            random.setstate(before[0])
+            np.random.set_state(before[1])  # noqa: NPY002
 
 
 def _first_view(inputs: dict[str, Any]) -> dict[str, Any]:
@@ -371,22 +561,3 @@ def _check_not_empty(**datasets: Any) -> None:
     for name, dataset in datasets.items():
         if dataset is not None and hasattr(dataset, "__len__") and len(dataset) == 0:
             raise ValueError(f"{name} has no rows. Check how it was loaded, split and filtered.")
-
-
-def _label_ids(dataset: Any) -> list[list[int]]:
-    """Label ids of each row, from lists of ids or multi-hot vectors."""
-    column = dataset["labels"] if hasattr(dataset, "column_names") else [row["labels"] for row in dataset]
-    rows = []
-    for labels in column:
-        values = np.atleast_1d(np.asarray(labels))
-        multi_hot = values.dtype.kind in "fb"
-        rows.append((np.flatnonzero(values) if multi_hot else values).astype(int).tolist())
-    return rows
-
-
-def _evenly(dataset: Any, most: int) -> Any:
-    """At most `most` rows, spread evenly over the dataset."""
-    if len(dataset) <= most:
-        return dataset
-    chosen = np.linspace(0, len(dataset) - 1, most).astype(int).tolist()
-    return dataset.select(chosen) if hasattr(dataset, "select") else torch.utils.data.Subset(dataset, chosen)

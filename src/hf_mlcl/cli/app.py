@@ -1,0 +1,250 @@
+"""The tree of commands. What a command does stands in the module of its name."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from hf_mlcl.cli.output import say
+from hf_mlcl.data.errors import CorpusError
+
+TRACEBACK = "HF_MLCL_TRACEBACK"
+
+
+class _Program(TyperGroup):
+    """Failures that a person can mend end with their message and code 1; set HF_MLCL_TRACEBACK=1 to see where."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command."""
+        try:
+            return super().invoke(ctx)
+        except (CorpusError, ValueError, OSError, ImportError) as error:
+            if os.environ.get(TRACEBACK):
+                raise
+            say(f"hf-mlcl: {_message(error)}")
+            raise typer.Exit(1) from error
+        except KeyboardInterrupt:
+            say("hf-mlcl: stopped")
+            raise typer.Exit(130) from None
+
+
+def _message(error: BaseException) -> str:
+    return str(error) or type(error).__name__
+
+
+app = typer.Typer(
+    name="hf-mlcl",
+    cls=_Program,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    pretty_exceptions_enable=False,
+    help="Multi-label contrastive learning: train, evaluate and predict from the command line.\n\n"
+    "Try it:  hf-mlcl demo   (two minutes, no download)\n\n"
+    "Your data:  hf-mlcl train reviews.csv   then   hf-mlcl predict 'a new text'\n\n"
+    "Exit codes: 0 done, 1 failed (the message says why), 2 wrong arguments.",
+)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+
+
+@app.callback(invoke_without_command=True)
+def _options(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.", is_eager=True)] = False,
+) -> None:
+    if version:
+        from hf_mlcl.cli.doctor import installed_version
+
+        print(installed_version("hf-mlcl") or "unknown: the package is used without being installed")
+        raise typer.Exit
+
+
+FURTHER: dict[str, Any] = {
+    "context_settings": {"allow_extra_args": True, "ignore_unknown_options": True},
+    "epilog": "Any training argument may follow: --learning_rate 2e-5 --bf16 --max_train_samples 500 --config FILE",
+}
+"""For commands that hand further arguments on to the training."""
+
+
+@app.command(rich_help_panel="Start here", **FURTHER)
+def demo(
+    ctx: typer.Context,
+    corpus: Annotated[str, typer.Option(help="toy_text or toy_images; both are built in.")] = "toy_text",
+    losses: Annotated[str, typer.Option(help="Losses to compare, separated by commas.")] = "bce,zlpr,reg,reg+zlpr",
+    epochs: Annotated[float | None, typer.Option(help="Training epochs; the recipe's if not set.")] = None,
+    seed: Annotated[int, typer.Option(help="Of weights and batches.")] = 0,
+    output_dir: Annotated[str, typer.Option(help="Where to put everything.")] = "outputs/demo",
+    as_json: AsJson = False,
+) -> None:
+    """Compare four losses on a built-in corpus: a table, a picture, a classifier. Two minutes, no download.
+
+    Every loss trains the same small encoder from nothing for the same epochs. Afterwards
+    `hf-mlcl predict "some text"` uses the best classifier.
+    """
+    from hf_mlcl.cli.demo import run
+
+    run(corpus, [loss.strip() for loss in losses.split(",")], epochs, seed, output_dir, ctx.args, as_json)
+
+
+@app.command(rich_help_panel="Start here")
+def losses(
+    name: Annotated[str | None, typer.Argument(help="One loss; all of them if left out.")] = None,
+    plugins: Annotated[list[str] | None, typer.Option("--plugin", help="File or module with losses of yours.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the losses with their formulas; `hf-mlcl losses reg` explains one."""
+    from hf_mlcl.cli.info import show_losses
+
+    show_losses(name, plugins or [], as_json)
+
+
+@app.command(rich_help_panel="Start here")
+def corpora(
+    name: Annotated[str | None, typer.Argument(help="One corpus; all of them if left out.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the corpora and how to get them; `hf-mlcl corpora aapd` tells all about one."""
+    from hf_mlcl.cli.info import show_corpora
+
+    show_corpora(name, as_json)
+
+
+@app.command(rich_help_panel="Start here")
+def doctor(
+    data_dir: Annotated[str | None, typer.Option(help="Look for official files of the corpora in here.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say what is there and what is missing: versions, devices, the Hub, data, disk.
+
+    The code is 1 if something must be mended.
+    """
+    from hf_mlcl.cli.doctor import run
+
+    run(data_dir, as_json)
+
+
+@app.command(rich_help_panel="Your data", **FURTHER)
+def train(
+    ctx: typer.Context,
+    data: Annotated[
+        str,
+        typer.Argument(help="CSV, TSV, JSON, JSONL or Parquet file; folder; Hub dataset; or a corpus by name."),
+    ],
+    loss: Annotated[
+        str | None, typer.Option(help="A loss by name, or several joined with +; `reg` if not set.")
+    ] = None,
+    backbone: Annotated[
+        str | None,
+        typer.Option(help="Hub id, local folder, timm architecture, or 'small': learns from nothing, no download."),
+    ] = None,
+    text_column: Annotated[str | None, typer.Option(help="Column with texts or image paths, if not found.")] = None,
+    label_columns: Annotated[
+        str | None, typer.Option(help="Column(s) with labels, separated by commas, if not found.")
+    ] = None,
+    label_delimiter: Annotated[str | None, typer.Option(help="What separates labels in one column.")] = None,
+    epochs: Annotated[float | None, typer.Option(help="Training epochs; from the size of the data if not set.")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Rows a step on all devices together.")] = None,
+    output_dir: Annotated[str | None, typer.Option(help="Where to put everything.")] = None,
+    check: Annotated[bool, typer.Option("--check", help="Show what was recognised, and stop.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Train a classifier on your own data.
+
+    Labels are recognised as columns of 0 and 1, a column of lists, or one column of names separated by | ; , or
+    tabs. What was recognised is shown before training starts; --check stops there.
+
+    Splits that are missing are cut off by iterative stratification, so that every label keeps its share. Epochs, batch
+    and learning rate follow from the size of the data.
+
+    The output folder holds encoder/, classifier/, metrics.json and checkpoints;
+    --resume_from_checkpoint last goes on after an interruption.
+    """
+    from hf_mlcl.cli.train import run
+
+    chosen: dict[str, Any] = {
+        "loss": loss,
+        "backbone": backbone,
+        "text_column": text_column,
+        "label_columns": None if label_columns is None else [name.strip() for name in label_columns.split(",")],
+        "label_delimiter": label_delimiter,
+        "num_train_epochs": epochs,
+        "global_batch_size": batch_size,
+        "output_dir": output_dir,
+    }
+    run(data, {name: value for name, value in chosen.items() if value is not None}, ctx.args, check, as_json)
+
+
+@app.command(rich_help_panel="Your data")
+def evaluate(
+    data: Annotated[str, typer.Argument(help="As for `train`: file, folder, Hub dataset, or a corpus by name.")],
+    model: Annotated[
+        str | None, typer.Option(help="Folder or Hub id of a classifier; the newest under outputs/ if not set.")
+    ] = None,
+    split: Annotated[str, typer.Option(help="train, validation, test, or all.")] = "test",
+    data_dir: Annotated[str | None, typer.Option(help="Folder with the official files of a corpus.")] = None,
+    text_column: Annotated[str | None, typer.Option(help="Column with texts or image paths, if not found.")] = None,
+    label_columns: Annotated[str | None, typer.Option(help="Column(s) with labels, if not found.")] = None,
+    label_delimiter: Annotated[str | None, typer.Option(help="What separates labels in one column.")] = None,
+    max_samples: Annotated[int | None, typer.Option(help="Rows to keep, drawn with a fixed seed.")] = None,
+    per_label: Annotated[bool, typer.Option(help="Show every label.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Score a trained classifier on labelled data.
+
+    Data that come without splits are split as `train` splits them, so that the test rows are those that training has
+    not seen; --split all takes every row of data that the classifier never saw.
+    """
+    from hf_mlcl.cli.evaluate import run
+
+    columns = {
+        "text_column": text_column,
+        "label_columns": None if label_columns is None else [name.strip() for name in label_columns.split(",")],
+        "label_delimiter": label_delimiter,
+    }
+    run(data, model, split, data_dir, columns, max_samples, per_label, as_json)
+
+
+@app.command(rich_help_panel="Your data")
+def predict(
+    inputs: Annotated[
+        list[str],
+        typer.Argument(
+            help="Texts, images, files (.txt a line each, .csv, .jsonl, .parquet), folders, or - for stdin."
+        ),
+    ],
+    model: Annotated[
+        str | None, typer.Option(help="Folder or Hub id of a classifier; the newest under outputs/ if not set.")
+    ] = None,
+    text_column: Annotated[str | None, typer.Option(help="Column with texts or image paths, if not found.")] = None,
+    threshold: Annotated[float | None, typer.Option(help="Instead of the thresholds saved with the model.")] = None,
+    scores: Annotated[bool, typer.Option("--scores", help="Show the probability of every label.")] = False,
+    output: Annotated[str | None, typer.Option(help="Write a CSV file: input, labels, one column a label.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Predict the labels of texts or images.
+
+    `hf-mlcl predict "some text"` uses the classifier that was trained last; it says which.
+    """
+    from hf_mlcl.cli.predict import run
+
+    run(inputs, model, text_column, threshold, scores, output, as_json)
+
+
+@app.command(rich_help_panel="Share")
+def push(
+    folder: Annotated[str, typer.Argument(help="A model's folder; of an experiment's folder, its classifier.")],
+    repo_id: Annotated[str, typer.Argument(help="owner/name on the Hub; made if it is not there.")],
+    public: Annotated[bool, typer.Option("--public", help="For everybody to see; private otherwise.")] = False,
+) -> None:
+    """Upload a trained model to the Hub (log in with `hf auth login` before)."""
+    from hf_mlcl.cli.push import run
+
+    run(folder, repo_id, public)
+
+
+if importlib.util.find_spec("hf_mlcl.cli.study") is not None:
+    app.add_typer(importlib.import_module("hf_mlcl.cli.study").study_app, name="study", rich_help_panel="Research")

@@ -1,0 +1,71 @@
+"""What commands print: tables in a terminal, plain lines in a log, JSON for programs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+
+def print_json(content: Any) -> None:
+    """Print anything as JSON, to be read by a program."""
+    print(json.dumps(content, indent=1, ensure_ascii=False, default=str))
+
+
+def print_table(headings: Sequence[str], rows: Sequence[Sequence[Any]], title: str = "") -> None:
+    """Print a table: drawn where a person looks on, aligned plain text in a file or a pipe.
+
+    Args:
+        headings: One a column.
+        rows: Cells; numbers stand to the right.
+        title: Stands above.
+
+    Example:
+        >>> print_table(["loss", "macro-F1"], [["reg", 0.5], ["bce", 0.4375]])
+        loss  macro-F1
+        reg     0.5000
+        bce     0.4375
+    """
+    numeric = [all(isinstance(row[column], int | float) for row in rows) for column in range(len(headings))]
+    cells = [[_cell(value) for value in row] for row in rows]
+    if sys.stdout.isatty():
+        from rich.console import Console
+        from rich.table import Table
+        from rich.text import Text  # taken as it is: a formula's [brackets] are no markup
+
+        table = Table(title=title or None, title_justify="left", header_style="bold")
+        for heading, right in zip(headings, numeric, strict=True):
+            table.add_column(heading, justify="right" if right else "left", overflow="fold")
+        for row in cells:
+            table.add_row(*map(Text, row))
+        Console().print(table)
+        return
+    if title:
+        print(title)
+    lines = [list(headings), *cells]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(headings))]
+    for line in lines:
+        placed = (
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(line, widths, numeric, strict=True)
+        )
+        print("  ".join(placed).rstrip())
+
+
+def print_pairs(pairs: Sequence[tuple[str, str]], title: str = "") -> None:
+    """Print headings with their texts, one below the other."""
+    if title:
+        print(title)
+    width = max((len(heading) for heading, _ in pairs), default=0)
+    for heading, text in pairs:
+        print(f"  {heading:<{width}}  {text}")
+
+
+def say(message: str) -> None:
+    """A word to the person, beside the output: it goes to stderr, so that pipes get results only."""
+    print(message, file=sys.stderr, flush=True)
+
+
+def _cell(value: Any) -> str:
+    return f"{value:.4f}" if isinstance(value, float) else str(value)

@@ -1,0 +1,90 @@
+"""``hf-mlcl train``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from hf_mlcl.cli.libraries import quiet_libraries
+from hf_mlcl.cli.output import print_json, print_pairs, print_table, say
+
+SHOWN = ("backbone", "max_length", "image_size", "global_batch_size", "num_train_epochs", "learning_rate")
+
+
+def run(data: str, settings: Mapping[str, Any], further: Sequence[str], check: bool, as_json: bool) -> None:
+    """Read, show, train, and say what to do next.
+
+    Args:
+        data: Where the data are, or a corpus's name.
+        settings: What the options said.
+        further: Arguments of the training, as they came.
+        check: Whether to stop once everything has been shown.
+        as_json: Whether to print the result as JSON.
+    """
+    from hf_mlcl.data.registry import list_corpora
+    from hf_mlcl.experiments.parsing import build_experiment, parse_settings
+    from hf_mlcl.experiments.recipe import study_recipe
+    from hf_mlcl.experiments.running import run_experiment
+    from hf_mlcl.experiments.summary import METRICS
+
+    try:
+        chosen = {**parse_settings(further), **settings}
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+    quiet_libraries()
+    if not sys.stderr.isatty():
+        chosen.setdefault("disable_tqdm", True)  # plain lines in a log
+    shows = not as_json and os.environ.get("RANK", "0") == "0"  # of several processes, one speaks
+    splits = None
+    if data in list_corpora():
+        recipe = study_recipe(data)
+    else:
+        from hf_mlcl.data.own import read_own_data
+        from hf_mlcl.experiments.own import own_recipe
+
+        columns: dict[str, Any] = {
+            name: chosen.get(name) for name in ("text_column", "label_columns", "label_delimiter")
+        }
+        own = read_own_data(data, **columns)
+        if shows:
+            print_pairs(own.describe(), title=data)
+        recipe, splits = own_recipe(own, data, chosen.get("backbone")), own.splits
+    try:
+        experiment, training = build_experiment(recipe, {**chosen, "corpus": data})
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+    if shows:
+        known = {**vars(training), **vars(experiment)}
+        shown = [(name, _number(known[name])) for name in SHOWN if _applies(name, splits, known)]
+        print_pairs([("loss", training.loss), *shown, ("output_dir", training.output_dir)], title="training")
+    if check:
+        return
+    result = run_experiment(experiment, training, splits, quiet=as_json)
+    if training.process_index > 0:
+        return
+    if as_json:
+        print_json({"folder": str(result.folder), "metrics": result.metrics, "seconds": result.seconds})
+        return
+    names = [name for name in METRICS if f"test_{name}" in result.metrics]
+    rows = [[split, *(result.metrics[f"{split}_{name}"] for name in names)] for split in ("validation", "test")]
+    print_table(["", *names], rows, title=f"\n{training.loss} after {result.seconds['total']:.0f} s")
+    example = '"some text"' if _is_text(result.folder) else "picture.jpg"
+    say(f"Saved in {result.folder}. Use it: hf-mlcl predict --model {result.folder} {example}")
+
+
+def _applies(name: str, splits: Any, known: Mapping[str, Any]) -> bool:
+    images = splits is not None and "image" in splits["train"].column_names
+    return known.get(name) is not None and name != ("max_length" if images else "image_size")
+
+
+def _number(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _is_text(folder: Path) -> bool:
+    return (folder / "classifier" / "tokenizer_config.json").is_file()

@@ -1,0 +1,130 @@
+"""From texts and images to vectors, in batches: what scores by prototypes and retrieval start from."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hf_mlcl.models.modeling import MLCLModel
+
+Inputs = Any
+"""A text or an image (a PIL image, a path or an address), or a sequence of them."""
+
+
+class Encoder:
+    """An `MLCLModel` with what prepares its inputs.
+
+    Args:
+        model: The encoder. It stays on its device and in its mode.
+        processor: The tokenizer of a text encoder; for images an image processor, or a transform from a PIL image to a
+            tensor such as `hf_mlcl.data.image_transform()`. Texts are cut at the tokenizer's ``model_max_length``.
+        batch_size: Texts or images at a time.
+
+    Example:
+        >>> from PIL import Image
+        >>> from hf_mlcl.data import image_transform
+        >>> model = MLCLModel.from_backbone("resnet10t", ["cat", "dog"], pretrained=False)
+        >>> encoder = Encoder(model, image_transform(size=32))
+        >>> encoder.features([Image.new("RGB", (40, 30)), Image.new("L", (8, 8))]).shape
+        torch.Size([2, 512])
+        >>> encoder.embeddings(Image.new("RGB", (40, 30))).shape  # a single one gives a single row
+        torch.Size([1, 256])
+    """
+
+    def __init__(self, model: MLCLModel, processor: Any, *, batch_size: int = 64) -> None:
+        if not isinstance(model, MLCLModel):
+            raise ValueError(f"model must be an MLCLModel, got {type(model).__name__}.")
+        if not callable(processor):
+            raise ValueError(
+                f"processor must be a tokenizer, an image processor or a transform of images, got {processor!r}."
+            )
+        if batch_size < 1:
+            raise ValueError(f"batch_size must be at least 1, got {batch_size}.")
+        self.model = model
+        self.processor = processor
+        self.batch_size = batch_size
+
+    @classmethod
+    def from_pretrained(cls, name: str | os.PathLike[str], *, batch_size: int = 64, **kwargs: Any) -> Encoder:
+        """A trained encoder with its tokenizer or image processor, from a folder or the Hub.
+
+        Args:
+            name: Folder or Hub id, as the trainer saves and pushes it.
+            batch_size: Texts or images at a time.
+            **kwargs: For ``MLCLModel.from_pretrained``.
+        """
+        from transformers import AutoImageProcessor, AutoTokenizer
+
+        model = MLCLModel.from_pretrained(name, **kwargs)
+        where = {key: kwargs[key] for key in ("revision", "token", "cache_dir", "subfolder") if key in kwargs}
+        kind = AutoImageProcessor if model.main_input_name == "pixel_values" else AutoTokenizer
+        try:
+            processor = kind.from_pretrained(name, **where)
+        except (OSError, ValueError) as error:
+            raise ValueError(
+                f"{name} has no {'image processor' if kind is AutoImageProcessor else 'tokenizer'}. Save it there with "
+                f"processor.save_pretrained, or pass both: Encoder(model, processor). {error}"
+            ) from error
+        return cls(model, processor, batch_size=batch_size)
+
+    def features(self, inputs: Inputs) -> Tensor:
+        """The backbone's representation (rows, hidden), float32 on the CPU."""
+        return self._encode(inputs, "features")
+
+    def embeddings(self, inputs: Inputs) -> Tensor:
+        """The projected features (rows, projection_dim), float32 on the CPU."""
+        return self._encode(inputs, "embeddings")
+
+    @torch.no_grad()
+    def _encode(self, inputs: Inputs, what: str) -> Tensor:
+        rows = as_rows(inputs)
+        found = []
+        with _evaluating(self.model):
+            for start in range(0, len(rows), self.batch_size):
+                batch = self._prepare(rows[start : start + self.batch_size])
+                moved = {name: value.to(self.model.device) for name, value in batch.items()}
+                found.append(getattr(self.model(**moved), what).float().cpu())
+        return torch.cat(found)
+
+    def _prepare(self, rows: Sequence[Any]) -> dict[str, Tensor]:
+        if self.model.main_input_name == "pixel_values":
+            from transformers.image_utils import load_image
+
+            images = [load_image(row).convert("RGB") for row in rows]
+            if hasattr(self.processor, "preprocess"):
+                return {"pixel_values": self.processor(images, return_tensors="pt")["pixel_values"]}
+            return {"pixel_values": torch.stack([self.processor(image) for image in images])}
+        not_text = next((row for row in rows if not isinstance(row, str)), None)
+        if not_text is not None:
+            raise ValueError(f"This model reads texts, but one of the inputs is {type(not_text).__name__}.")
+        tokens = self.processor(list(rows), padding=True, truncation=True, return_tensors="pt")
+        known = ("input_ids", "attention_mask", "token_type_ids")
+        return {name: value for name, value in tokens.items() if name in known}
+
+
+def is_single(inputs: Inputs) -> bool:
+    """Whether it is one text or image, and not a sequence of them."""
+    return isinstance(inputs, str | os.PathLike) or not hasattr(inputs, "__len__")
+
+
+def as_rows(inputs: Inputs) -> Any:
+    """Inputs as a sequence; an empty one is refused."""
+    rows = [inputs] if is_single(inputs) else inputs
+    if len(rows) == 0:
+        raise ValueError("inputs is empty: give at least one text or image.")
+    return rows
+
+
+@contextmanager
+def _evaluating(model: MLCLModel) -> Iterator[None]:
+    was_training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(was_training)

@@ -1,0 +1,97 @@
+"""The training examples nearest to a text or an image."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from hf_mlcl.evaluation.analysis import Neighbours
+from hf_mlcl.evaluation.inputs import as_features
+from hf_mlcl.metrics._arrays import ArrayLike
+
+TILE_ROWS = 16_384
+"""Examples that queries are compared with at a time: memory grows with queries x tile and not with the index."""
+
+
+class ExampleIndex:
+    """An exact index of features: finds the examples whose cosine similarity to a query is highest.
+
+    It answers with row numbers, in the order of the features it was made of: ``data["train"][int(row)]`` is the
+    example.
+
+    Args:
+        features: Of the examples (rows, size), such as `Encoder.features` or `trainer.extract_features` give them.
+
+    Example:
+        >>> index = ExampleIndex([[1.0, 0.0], [0.0, 2.0], [1.0, 1.0]])
+        >>> found = index.search([[0.0, 1.0]], k=2)
+        >>> found.rows.tolist(), found.similarity.round(3).tolist()
+        ([[1, 2]], [[1.0, 0.707]])
+    """
+
+    def __init__(self, features: ArrayLike) -> None:
+        self.features = F.normalize(as_features(features, "features").float(), dim=1)
+        if not len(self.features):
+            raise ValueError("features has no rows: an index needs at least one example.")
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+    @torch.no_grad()
+    def search(self, queries: ArrayLike, k: int = 5) -> Neighbours:
+        """The `k` nearest examples of each query, nearest first; among equals the earlier row.
+
+        Args:
+            queries: Features (rows, size) from the same encoder.
+            k: How many.
+        """
+        q = F.normalize(as_features(queries, "queries").float(), dim=1)
+        if q.shape[1] != self.features.shape[1]:
+            raise ValueError(
+                f"queries has {q.shape[1]} numbers a row, but the index {self.features.shape[1]}: both must be "
+                "features of the same encoder."
+            )
+        if not 1 <= k <= len(self):
+            raise ValueError(f"k must lie between 1 and the number of examples, {len(self)}; got {k}.")
+        best, rows = q.new_empty(len(q), 0), torch.empty(len(q), 0, dtype=torch.long)
+        for start in range(0, len(self), TILE_ROWS):
+            tile = self.features[start : start + TILE_ROWS]
+            numbers = torch.arange(start, start + len(tile)).expand(len(q), -1)
+            similarity, every = torch.cat([best, q @ tile.T], dim=1), torch.cat([rows, numbers], dim=1)
+            # A stable sort keeps the earlier of two equals, which topk does not promise.
+            best, order = similarity.sort(dim=1, descending=True, stable=True)
+            best, rows = best[:, :k], every.gather(1, order[:, :k])
+        return Neighbours(rows.numpy(), best.double().numpy())
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the index to a safetensors file, all of it or nothing."""
+        from safetensors.torch import save_file
+
+        target = Path(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=target.parent, suffix=".tmp")
+        os.close(handle)
+        try:
+            save_file({"features": self.features.contiguous()}, temporary, {"format": "pt"})
+            os.replace(temporary, target)
+        finally:
+            Path(temporary).unlink(missing_ok=True)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> ExampleIndex:
+        """Read what `save` has written."""
+        from safetensors.torch import load_file
+
+        if not Path(path).is_file():
+            raise ValueError(
+                f"There is no index at {os.fspath(path)}: write one with ExampleIndex(features).save(path)."
+            )
+        tensors: dict[str, Tensor] = load_file(path)
+        if "features" not in tensors:
+            raise ValueError(f"{os.fspath(path)} is no index: it holds {', '.join(tensors)} and no features.")
+        return cls(tensors["features"])

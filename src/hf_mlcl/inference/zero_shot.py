@@ -1,0 +1,102 @@
+"""Labels by similarity to prototypes: no linear head, no further training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from hf_mlcl.evaluation import label_centroids
+from hf_mlcl.inference.encoding import Encoder, Inputs, is_single
+
+
+class PrototypeClassifier:
+    """Scores labels by the cosine similarity of a text or an image to each label's prototype.
+
+    Scores lie between -1 and 1. They rank labels; they are no probabilities.
+
+    Args:
+        encoder: Encodes texts or images.
+        prototypes: One vector a label.
+        space: Where they live: among the projected ``"embeddings"``, as learned prototypes do, or among the
+            ``"features"``, as means of examples do.
+
+    Example:
+        >>> import torch
+        >>> from transformers import BertConfig
+        >>> from hf_mlcl import MLCLConfig, MLCLModel
+        >>> from hf_mlcl.data import word_tokenizer
+        >>> tokenizer = word_tokenizer(["a cat", "a dog"])
+        >>> backbone = BertConfig(vocab_size=9, hidden_size=16, num_hidden_layers=1, num_attention_heads=2)
+        >>> model = MLCLModel(MLCLConfig(backbone_config=backbone, id2label={0: "cat", 1: "dog"}))
+        >>> classify = PrototypeClassifier.from_model(Encoder(model, tokenizer))
+        >>> classify.similarities(["a cat", "a dog", "a cat"]).shape
+        torch.Size([3, 2])
+        >>> sorted(found["label"] for found in classify("a cat"))
+        ['cat', 'dog']
+        >>> examples = PrototypeClassifier.from_examples(classify.encoder, ["a cat", "a dog"], [[1, 0], [0, 1]])
+        >>> examples("a dog", top_k=1)[0]["label"]
+        'dog'
+    """
+
+    def __init__(
+        self, encoder: Encoder, prototypes: Tensor, space: Literal["embeddings", "features"] = "embeddings"
+    ) -> None:
+        if space not in ("embeddings", "features"):
+            raise ValueError(f"space must be 'embeddings' or 'features', got {space!r}.")
+        labels = encoder.model.config.num_labels
+        if prototypes.ndim != 2 or len(prototypes) != labels:
+            raise ValueError(f"prototypes must have a row for each of the {labels} labels, got {prototypes.shape}.")
+        self.encoder = encoder
+        self.prototypes = F.normalize(prototypes.detach().float().cpu(), dim=1)
+        self.space = space
+
+    @classmethod
+    def from_model(cls, encoder: Encoder) -> PrototypeClassifier:
+        """With the prototypes that a loss has trained (`proto`, `msc`, `wo_reg`, `reg`).
+
+        Other losses leave them as they were drawn: use `from_examples` there.
+        """
+        return cls(encoder, encoder.model.prototypes.weight, "embeddings")
+
+    @classmethod
+    def from_examples(cls, encoder: Encoder, inputs: Inputs, labels: Any) -> PrototypeClassifier:
+        """With the mean feature of each label's examples: works for any encoder, and a handful of examples is a start.
+
+        Args:
+            encoder: Encodes texts or images.
+            inputs: Texts or images.
+            labels: Their multi-hot labels (rows, labels). A label without an example scores 0.
+        """
+        return cls(encoder, torch.from_numpy(label_centroids(encoder.features(inputs), labels)), "features")
+
+    @property
+    def label_names(self) -> Sequence[str]:
+        """The labels, in the order of the columns of `similarities`."""
+        names = self.encoder.model.config.id2label
+        return [names[i] for i in range(len(names))]
+
+    def similarities(self, inputs: Inputs) -> Tensor:
+        """Cosine similarities (rows, labels)."""
+        vectors = self.encoder.features(inputs) if self.space == "features" else self.encoder.embeddings(inputs)
+        return F.normalize(vectors, dim=1) @ self.prototypes.T
+
+    def __call__(self, inputs: Inputs, top_k: int | None = None) -> Any:
+        """Labels and scores, best first, as pipelines give them: a list of dicts, or one for each input of a list.
+
+        Args:
+            inputs: A text or an image, or several.
+            top_k: Only the best so many; None for all.
+        """
+        names = self.label_names
+        if top_k is not None and not 1 <= top_k <= len(names):
+            raise ValueError(f"top_k must lie between 1 and the number of labels, {len(names)}; got {top_k}.")
+        scores, order = self.similarities(inputs).sort(dim=1, descending=True, stable=True)
+        found = [
+            [{"label": names[i], "score": score} for i, score in zip(ids[:top_k], row[:top_k], strict=True)]
+            for ids, row in zip(order.tolist(), scores.tolist(), strict=True)
+        ]
+        return found[0] if is_single(inputs) else found

@@ -1,0 +1,292 @@
+"""Every command as a person or a program calls it: what it prints, what it writes, how it ends."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import subprocess
+import sys
+
+import datasets
+import pytest
+from PIL import Image
+
+from cli.conftest import QUICK
+from hf_mlcl import list_corpora, list_losses, load_corpus
+from hf_mlcl.data import read_own_data
+from hf_mlcl.experiments.prediction import Predictor
+from hub.hub_server import USER, HubServer
+
+
+def in_json(result):
+    return json.loads(result.stdout)
+
+
+# Looking around -------------------------------------------------------------------------------------------------------
+
+
+def test_losses_are_listed_with_their_formulas(hf_mlcl):
+    facts = in_json(hf_mlcl("losses", "--json"))
+    assert {fact["name"] for fact in facts} >= {"reg", "msc", "zlpr", "cross_entropy"}
+    assert all(fact["formula"] for fact in facts if fact["name"] in ("reg", "bce"))
+    printed = hf_mlcl("losses").stdout
+    assert all(name in printed for name in ("reg", "zlpr", "temperature, alpha"))
+
+
+def test_one_loss_is_explained(hf_mlcl):
+    printed = hf_mlcl("losses", "reg").stdout
+    assert "hyperparameters  temperature, alpha" in printed
+    assert "no loss 'regg'" in hf_mlcl("losses", "regg", code=1).stderr
+
+
+def test_a_plugin_shows_among_the_losses(hf_mlcl, tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "import torch\nfrom hf_mlcl import register_loss\n\n"
+        "@register_loss('cli-test-loss')\nclass Mine(torch.nn.Module):\n"
+        "    '''Mine.'''\n\n    def forward(self, logits, labels):\n        return logits.sum()\n"
+    )
+    assert "cli-test-loss" not in list_losses()
+    assert "cli-test-loss" in hf_mlcl("losses", "--plugin", tmp_path / "mine.py").stdout
+
+
+def test_corpora_are_listed_with_how_to_get_them(hf_mlcl):
+    assert [row["name"] for row in in_json(hf_mlcl("corpora", "--json"))] == list_corpora()
+    about = hf_mlcl("corpora", "rcv1").stdout
+    assert "recipes/rcv1_reg.py" in about
+    assert "NIST" in about
+
+
+def test_doctor_says_what_is_there(hf_mlcl, tmp_path, monkeypatch):
+    monkeypatch.setattr("hf_mlcl.data.download.hub_is_reachable", lambda: False)
+    (tmp_path / "20news-bydate.tar.gz").touch()
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "no-cache")
+    checks = {row["what"]: row for row in in_json(hf_mlcl("doctor", "--data-dir", tmp_path, "--json"))}
+    assert checks["torch"]["state"] == "ok"
+    assert checks["Hub"]["state"].startswith("not reached")
+    assert checks["newsgroups20"]["found"] == f"files in {tmp_path}"
+    assert checks["toy_text"]["state"] == "built in"
+
+
+def test_doctor_ends_with_code_1_where_something_must_be_mended(hf_mlcl, monkeypatch):
+    monkeypatch.setattr("hf_mlcl.data.download.hub_is_reachable", lambda: False)
+    monkeypatch.setattr("hf_mlcl.cli.doctor.installed_version", lambda name: None if name == "timm" else "99")
+    assert "mend: pip install 'timm>=" in hf_mlcl("doctor", code=1).stdout
+
+
+# Help and codes -------------------------------------------------------------------------------------------------------
+
+
+def test_help_comes_without_loading_torch(tmp_path):
+    program = tmp_path / "hf-mlcl"
+    program.write_text(
+        "import sys\nfrom hf_mlcl.cli import main\ntry:\n    main()\nfinally:\n"
+        "    print(sorted({'torch', 'transformers', 'datasets', 'pandas'} & set(sys.modules)), file=sys.stderr)\n"
+    )
+    for arguments in (["--help"], ["train", "--help"], ["study", "--help"]):
+        done = subprocess.run(
+            [sys.executable, str(program), *arguments],
+            capture_output=True,
+            text=True,
+            env={"PYTHONPATH": ":".join(sys.path), "PATH": ""},
+        )
+        assert done.returncode == 0
+        assert "Usage" in done.stdout
+        assert done.stderr.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["train"],
+        ["no-such-command"],
+        ["predict"],
+        ["demo", "--corpus", "aapd"],
+        ["demo", "--losses", "regg"],
+        ["train", "toy_text", "--loss", "regg"],
+        ["train", "toy_text", "--no_such_argument", "1"],
+        ["evaluate", "toy_text", "--split", "dev"],
+    ],
+)
+def test_wrong_arguments_end_with_code_2(hf_mlcl, arguments):
+    hf_mlcl(*arguments, code=2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train", "missing.csv"], "'missing.csv' is not there"),
+        (["predict", "a text", "--model", "nowhere"], "'nowhere' is not a classifier that can be loaded"),
+        (["corpora", "imagenet"], "There is no corpus 'imagenet'"),
+    ],
+)
+def test_what_fails_ends_with_code_1_and_says_why(hf_mlcl, arguments, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    result = hf_mlcl(*arguments, code=1)
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_the_version_is_told(hf_mlcl):
+    from hf_mlcl.cli.doctor import installed_version
+
+    assert hf_mlcl("--version").stdout.startswith(installed_version("hf-mlcl") or "unknown")
+
+
+# Training -------------------------------------------------------------------------------------------------------------
+
+
+def test_check_shows_what_was_recognised_and_trains_nothing(hf_mlcl, reviews, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    printed = hf_mlcl("train", reviews, "--check", "--backbone", "small").stdout
+    assert "column 'tags', labels separated by '|'" in printed
+    assert re.search(r"train 1\d\d, validation 1\d, test 1\d \(validation and test by stratification\)", printed)
+    assert "global_batch_size" in printed
+    assert not (tmp_path / "outputs").exists()
+
+
+def test_training_saves_a_classifier_with_the_names_of_the_labels(trained):
+    metrics = json.loads((trained / "metrics.json").read_text())
+    assert metrics["settings"]["num_train_epochs"] == 1
+    known = set(load_corpus("toy_text")["train"].features["labels"].feature.names)
+    assert set(Predictor(trained).label_names) <= known
+
+
+def test_training_prints_nothing_but_json_when_asked_to(hf_mlcl, reviews, tmp_path):
+    result = hf_mlcl("train", reviews, "--output-dir", tmp_path / "run", "--loss", "zlpr", "--json", *QUICK)
+    assert in_json(result)["folder"] == str(tmp_path / "run")
+    assert "test_macro_f1" in in_json(result)["metrics"]
+
+
+def test_images_of_ones_own_are_trained_and_predicted(hf_mlcl, tmp_path):
+    corpus = load_corpus("toy_images")["train"].select(range(40))
+    names = corpus.features["labels"].feature.names
+    pictures = tmp_path / "pictures"
+    pictures.mkdir()
+    lines = ["file_name,labels"]
+    for number, row in enumerate(corpus):
+        row["image"].save(pictures / f"{number}.png")
+        lines.append(f"{number}.png,{'|'.join(names[i] for i in row['labels'])}")
+    (pictures / "metadata.csv").write_text("\n".join(lines))
+    hf_mlcl("train", pictures, "--output-dir", tmp_path / "run", "--image_size", "32", *QUICK)
+    found = in_json(hf_mlcl("predict", pictures, "--model", tmp_path / "run", "--json", "--scores"))
+    assert len(found) == 40
+    assert all(len(one["labels"]) == len(Predictor(tmp_path / "run").label_names) for one in found)
+    one = in_json(hf_mlcl("predict", pictures / "3.png", "--model", tmp_path / "run", "--json", "--scores"))
+    assert one[0] == next(other for other in found if other["input"].endswith("/3.png"))
+    scores = in_json(hf_mlcl("evaluate", pictures, "--model", tmp_path / "run", "--split", "all", "--json"))
+    assert scores["rows"] == 40
+
+
+# Predicting and evaluating --------------------------------------------------------------------------------------------
+
+
+def test_prediction_says_which_classifier_it_uses(hf_mlcl, trained, monkeypatch):
+    (trained.parent / "outputs").symlink_to(trained) if not (trained.parent / "outputs").exists() else None
+    monkeypatch.chdir(trained.parent)
+    result = hf_mlcl("predict", "some text about boats", "--threshold", "0")
+    assert "Using outputs/classifier" in result.stderr
+    assert "boats" in result.stdout
+
+
+def test_without_a_classifier_it_says_how_to_get_one(hf_mlcl, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert "hf-mlcl demo" in hf_mlcl("predict", "some text", code=1).stderr
+
+
+def test_texts_files_tables_and_folders_give_the_same_predictions(hf_mlcl, trained, tmp_path):
+    texts = load_corpus("toy_text")["test"]["text"][:3]
+    (tmp_path / "texts.txt").write_text("\n".join(texts) + "\n")
+    with open(tmp_path / "texts.csv", "w", newline="") as file:
+        csv.writer(file).writerows([["id", "text"], *([i, text] for i, text in enumerate(texts))])
+    (tmp_path / "texts.jsonl").write_text("\n".join(json.dumps({"text": text}) for text in texts))
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "a.txt").write_text("\n".join(texts[:1]))
+    (folder / "b.txt").write_text("\n".join(texts[1:]))
+    options = ("--model", trained, "--json", "--scores")
+    expected = in_json(hf_mlcl("predict", *texts, *options))
+    for source in (tmp_path / "texts.txt", tmp_path / "texts.csv", tmp_path / "texts.jsonl", folder):
+        assert in_json(hf_mlcl("predict", source, *options)) == expected
+
+
+def test_thresholds_decide_which_labels_are_given(hf_mlcl, trained):
+    everything = in_json(hf_mlcl("predict", "boats", "--model", trained, "--threshold", "0", "--json"))
+    nothing = in_json(hf_mlcl("predict", "boats", "--model", trained, "--threshold", "1", "--json"))
+    assert len(everything[0]["labels"]) == len(Predictor(trained).label_names)
+    assert nothing[0]["labels"] == []
+    assert "must be between 0 and 1" in hf_mlcl("predict", "x", "--model", trained, "--threshold", "2", code=1).stderr
+
+
+def test_predictions_are_written_as_csv_with_a_column_a_label(hf_mlcl, trained, reviews, tmp_path):
+    hf_mlcl("predict", reviews, "--model", trained, "--output", tmp_path / "out.csv")
+    with open(tmp_path / "out.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    predictor = Predictor(trained)
+    assert len(rows) == 150
+    assert list(rows[0]) == ["input", "labels", *predictor.label_names]
+    probabilities = predictor.probabilities([row["input"] for row in rows[:5]])
+    for row, expected in zip(rows, probabilities, strict=False):
+        assert [float(row[name]) for name in predictor.label_names] == pytest.approx(expected.tolist(), abs=1e-5)
+
+
+def test_evaluation_of_the_test_rows_gives_the_scores_of_training(hf_mlcl, trained, reviews):
+    reported = json.loads((trained / "metrics.json").read_text())["metrics"]
+    scores = in_json(hf_mlcl("evaluate", reviews, "--model", trained, "--json"))
+    assert scores["rows"] == len(read_own_data(reviews).splits["test"])
+    for name, value in scores["metrics"].items():
+        assert reported[f"test_{name}"] == pytest.approx(value, abs=1e-6)
+    assert "label" in hf_mlcl("evaluate", reviews, "--model", trained, "--per-label").stdout
+
+
+def test_labels_that_the_classifier_does_not_know_are_named(hf_mlcl, trained, tmp_path):
+    (tmp_path / "other.csv").write_text("text,tags\n" + "x,unheard|of\ny,of\n" * 10)
+    message = hf_mlcl("evaluate", tmp_path / "other.csv", "--model", trained, code=1).stderr
+    assert "labels that the classifier does not know: of, unheard" in message
+
+
+def test_images_are_refused_by_a_classifier_of_texts(hf_mlcl, trained, tmp_path):
+    Image.new("RGB", (4, 4)).save(tmp_path / "a.png")
+    (tmp_path / "metadata.csv").write_text("path,labels\na.png,x\n")
+    message = hf_mlcl("predict", tmp_path / "metadata.csv", "--model", trained, code=1).stderr
+    assert "has images in column 'path', but texts are wanted" in message
+
+
+# Pushing --------------------------------------------------------------------------------------------------------------
+
+
+def test_an_experiments_folder_pushes_its_classifier_privately(hf_mlcl, trained, tmp_path):
+    with HubServer() as server, server.here(tmp_path / "cache"):
+        assert "classifier" in hf_mlcl("push", trained, f"{USER}/reviews").stderr
+        repository = server.repositories["model", f"{USER}/reviews"]
+    assert repository.private
+    assert {"config.json", "model.safetensors", "tokenizer.json", "README.md"} <= repository.files.keys()
+    assert repository.files["model.safetensors"] == (trained / "classifier" / "model.safetensors").read_bytes()
+
+
+def test_a_folder_without_a_model_is_not_pushed(hf_mlcl, tmp_path):
+    with HubServer() as server, server.here(tmp_path / "cache"):
+        assert "holds no model" in hf_mlcl("push", tmp_path, f"{USER}/nothing", code=1).stderr
+        assert not server.repositories
+
+
+def test_without_a_way_to_the_hub_nothing_is_pushed(hf_mlcl, trained, monkeypatch):
+    monkeypatch.setattr("hf_mlcl.data.download.hub_is_reachable", lambda: False)
+    assert "The Hub cannot be reached" in hf_mlcl("push", trained, "me/reviews", code=1).stderr
+
+
+# The demo -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_demo_ends_with_a_table_a_picture_and_a_classifier(hf_mlcl, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    quick = ("--epochs", "1", "--max_train_samples", "128", "--max_eval_samples", "64", "--linear_epochs", "2")
+    printed = hf_mlcl("demo", *quick).stdout
+    for loss in ("bce", "zlpr", "reg", "reg+zlpr"):
+        assert f"\n{loss} " in printed
+        assert (tmp_path / "outputs" / "demo" / loss / "metrics.json").is_file()
+    with Image.open(tmp_path / "outputs" / "demo" / "scores.png") as picture:
+        assert picture.size[0] > 500
+    assert "Using outputs/demo/classifier" in hf_mlcl("predict", "some text").stderr
+    hf_mlcl("demo", *quick, "--losses", "bce")  # once more in the same folder

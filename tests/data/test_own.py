@@ -1,0 +1,279 @@
+"""Data of one's own: whatever the layout, the same rows and labels come out; what is wrong is named."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import datasets
+import pandas as pd
+import pytest
+from PIL import Image
+
+from hf_mlcl.data import CorpusFileError, CorpusFormatError, read_own_data
+from hf_mlcl.data.own import content_of
+
+TOPICS = ("art", "music", "sport")
+
+
+def examples(count=40):
+    """Texts with their labels; every seventh has none."""
+    return [
+        (f"story {i} about {' and '.join(chosen) or 'nothing'}", chosen)
+        for i in range(count)
+        for chosen in [[] if i % 7 == 0 else sorted({TOPICS[i % 3], TOPICS[(i // 2) % 3]})]
+    ]
+
+
+def frame(form):
+    texts, labels = zip(*examples(), strict=True)
+    columns = {"id": range(len(texts)), "text": texts}
+    if form == "flags":
+        columns |= {name: [int(name in row) for row in labels] for name in TOPICS}
+    elif form == "lists":
+        columns["labels"] = labels
+    elif form == "written":
+        columns["labels"] = [str(row) for row in labels]
+    else:
+        columns["tags"] = [form.join(row) for row in labels]
+    return pd.DataFrame(columns)
+
+
+def write(folder, form, ending):
+    path = folder / f"data{ending}"
+    table = frame(form)
+    if ending == ".csv":
+        table.to_csv(path, index=False)
+    elif ending == ".tsv":
+        table.to_csv(path, index=False, sep="\t")
+    elif ending == ".csv.gz":
+        path.write_bytes(gzip.compress(table.to_csv(index=False, sep=";").encode()))
+    elif ending == ".jsonl":
+        table.to_json(path, orient="records", lines=True)
+    elif ending == ".json":
+        path.write_text(json.dumps(table.to_dict(orient="records")))
+    else:
+        table.to_parquet(path)
+    return path
+
+
+def found(data):
+    """Text and names of labels of every row, over all splits."""
+    names = data.label_names
+    rows = [(row["text"], [names[i] for i in row["labels"]]) for split in data.splits.values() for row in split]
+    return sorted(rows)
+
+
+LAYOUTS = [
+    ("flags", ".csv", "3 columns of 0 and 1"),
+    ("flags", ".parquet", "3 columns of 0 and 1"),
+    ("flags", ".csv.gz", "3 columns of 0 and 1"),
+    ("lists", ".jsonl", "column 'labels', lists of labels"),
+    ("lists", ".json", "column 'labels', lists of labels"),
+    ("lists", ".parquet", "column 'labels', lists of labels"),
+    ("written", ".csv", "column 'labels', lists of labels, written out"),
+    ("|", ".csv", "column 'tags', labels separated by '|'"),
+    (";", ".csv", "column 'tags', labels separated by ';'"),
+    (",", ".tsv", "column 'tags', labels separated by ','"),
+    (" ", ".jsonl", "column 'tags', labels separated by spaces"),
+]
+
+
+@pytest.mark.parametrize(("form", "ending", "said"), LAYOUTS)
+def test_every_layout_gives_the_same_rows_and_says_how_labels_were_found(form, ending, said, tmp_path):
+    data = read_own_data(write(tmp_path, form, ending))
+    assert found(data) == sorted(examples())
+    assert data.labels_found == said
+    assert (data.kind, data.content_column) == ("text", "text")
+
+
+def test_rows_without_splits_are_stratified_in_eight_one_one(tmp_path):
+    data = read_own_data(write(tmp_path, "|", ".csv"))
+    assert {split: len(rows) for split, rows in data.splits.items()} == {"train": 32, "validation": 4, "test": 4}
+    assert "by stratification" in data.split_rule
+
+
+def test_a_folder_with_files_of_splits_keeps_them(tmp_path):
+    table = frame("|")
+    table[:20].to_csv(tmp_path / "train.csv", index=False)
+    table[20:30].to_csv(tmp_path / "dev.csv", index=False)
+    table[30:].to_csv(tmp_path / "test.csv", index=False)
+    data = read_own_data(tmp_path)
+    assert data.split_rule == "as given"
+    assert data.splits["validation"]["text"][0] == examples()[20][0]
+    assert [len(rows) for rows in data.splits.values()] == [20, 10, 10]
+
+
+def test_only_the_missing_split_is_cut_off(tmp_path):
+    table = frame("|")
+    table[:30].to_csv(tmp_path / "train.csv", index=False)
+    table[30:].to_csv(tmp_path / "test.csv", index=False)
+    data = read_own_data(tmp_path)
+    assert [len(rows) for rows in data.splits.values()] == [27, 3, 10]
+    assert data.split_rule == "validation by stratification"
+
+
+def test_labels_with_spaces_are_not_taken_apart(tmp_path):
+    rows = [{"text": f"about {i}", "label": ("New York", "Los Angeles")[i % 2]} for i in range(20)]
+    pd.DataFrame(rows).to_csv(tmp_path / "cities.csv", index=False)
+    data = read_own_data(tmp_path / "cities.csv")
+    assert data.label_names == ["Los Angeles", "New York"]
+    assert data.labels_found == "column 'label', one label a row"
+
+
+def test_named_columns_and_delimiter_go_before_what_would_be_found(tmp_path):
+    table = frame("/").rename(columns={"text": "title", "tags": "rubric"})
+    table["text"] = "the same for all"
+    table.to_csv(tmp_path / "data.csv", index=False)
+    data = read_own_data(tmp_path / "data.csv", text_column="title", label_columns=["rubric"], label_delimiter="/")
+    assert found(data) == sorted(examples())
+
+
+def test_rows_without_text_are_left_out_and_counted(tmp_path):
+    table = frame("|")
+    table.loc[[3, 5], "text"] = ["", "   "]
+    table.to_csv(tmp_path / "data.csv", index=False)
+    data = read_own_data(tmp_path / "data.csv")
+    assert sum(len(rows) for rows in data.splits.values()) == 38
+    assert "2 rows without a text were left out" in data.notes
+
+
+def test_rare_labels_and_texts_in_two_splits_are_noted(tmp_path):
+    rows = [{"text": "the same", "tags": "a|b" if i else "a|b|rare"} for i in range(20)]
+    pd.DataFrame(rows).to_csv(tmp_path / "data.csv", index=False)
+    notes = " ".join(read_own_data(tmp_path / "data.csv").notes)
+    assert "1 of 3 labels have fewer than 5 rows and can hardly be learned: rare" in notes
+    assert "2 test texts also occur in training" in notes
+
+
+def images(folder, count=20):
+    folder.mkdir(parents=True, exist_ok=True)
+    for i in range(count):
+        Image.new("RGB", (8, 8), (12 * i, 0, 0)).save(folder / f"{i}.png")
+
+
+@pytest.mark.parametrize("form", ["flags", "|"])
+def test_a_folder_of_images_with_metadata_is_read(form, tmp_path):
+    images(tmp_path / "pictures")
+    chosen = [row for _, row in examples(20)]
+    table = pd.DataFrame({"file_name": [f"{i}.png" for i in range(20)]})
+    if form == "flags":
+        for name in TOPICS:
+            table[name] = [int(name in row) for row in chosen]
+    else:
+        table["labels"] = ["|".join(row) for row in chosen]
+    table.to_csv(tmp_path / "pictures" / "metadata.csv", index=False)
+    data = read_own_data(tmp_path / "pictures")
+    assert data.kind == "image"
+    got = {
+        row["image"].getpixel((0, 0))[0] // 12: [data.label_names[i] for i in row["labels"]]
+        for split in data.splits.values()
+        for row in split
+    }
+    assert got == dict(enumerate(chosen))
+
+
+def test_a_table_with_paths_of_images_beside_it_is_read(tmp_path):
+    images(tmp_path / "pictures")
+    table = pd.DataFrame({"path": [f"pictures/{i}.png" for i in range(20)], "tags": ["a|b", "b"] * 10})
+    table.to_csv(tmp_path / "pictures.csv", index=False)
+    data = read_own_data(tmp_path / "pictures.csv")
+    assert data.kind == "image"
+    assert data.splits["train"][0]["image"].size == (8, 8)
+
+
+def test_an_image_that_is_missing_is_named(tmp_path):
+    images(tmp_path / "pictures", count=3)
+    (tmp_path / "pictures.csv").write_text("path,tags\n" + "".join(f"pictures/{i}.png,a\n" for i in range(4)))
+    with pytest.raises(CorpusFileError, match=r"Column 'path' names the image 'pictures/3\.png', which is not in"):
+        read_own_data(tmp_path / "pictures.csv")
+
+
+def test_a_folder_with_a_subfolder_a_class_is_read(tmp_path):
+    for name in ("cat", "dog"):
+        images(tmp_path / name, count=10)
+    data = read_own_data(tmp_path)
+    assert (data.kind, data.label_names) == ("image", ["cat", "dog"])
+    assert all(len(row["labels"]) == 1 for row in data.splits["train"])
+
+
+def test_texts_of_a_file_are_read_without_looking_for_labels(tmp_path):
+    (tmp_path / "texts.csv").write_text("id,review\n1,good\n2,bad\n")
+    assert content_of(tmp_path / "texts.csv", "text") == ["good", "bad"]
+    with pytest.raises(CorpusFormatError, match="has texts in column 'review', but images are wanted"):
+        content_of(tmp_path / "texts.csv", "image")
+
+
+WRONG = {
+    "no labels": ("id,text\n1,a\n2,b\n", {}, "No labels were found among the columns id, text"),
+    "no texts": ("a,b\n0,1\n1,0\n", {}, "No column with texts or images was found among a, b"),
+    "unknown column": (
+        "text,tags\nx,a\n",
+        {"label_columns": ["topic"]},
+        "label_columns names 'topic', but the columns",
+    ),
+    "unknown text": ("text,tags\nx,a\n", {"text_column": "body"}, "text_column names 'body', but the columns are text"),
+    "one label": ("text,tags\n" + "x,a\n" * 12, {}, "Column 'tags' holds 1 different labels \\(a\\)"),
+    "not a flag": ("text,a,b\nx,0,1\ny,2,1\n", {"label_columns": ["a", "b"]}, "Column 'a' holds 2 in row 2 of train"),
+    "too few": ("text,tags\nx,a\ny,b\n", {}, "2 training rows are too few to split"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_is_wrong_is_named(case, tmp_path):
+    content, options, message = WRONG[case]
+    (tmp_path / "data.csv").write_text(content)
+    with pytest.raises(CorpusFormatError, match=message):
+        read_own_data(tmp_path / "data.csv", **options)
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("missing.csv", "is not there"),
+        ("notes.docx", r"ends in '\.docx'; expected one of \.csv"),
+        ("empty", r"holds neither train\.csv"),
+        ("broken.parquet", "cannot be read as PARQUET"),
+    ],
+)
+def test_sources_that_cannot_be_read_say_why(source, message, tmp_path):
+    (tmp_path / "empty").mkdir()
+    for name in ("notes.docx", "broken.parquet"):
+        (tmp_path / name).write_text("nothing")
+    with pytest.raises(CorpusFileError, match=message):
+        read_own_data(tmp_path / source)
+
+
+def test_a_dataset_of_the_hub_that_cannot_be_had_says_so(monkeypatch):
+    monkeypatch.setattr("hf_mlcl.data.own.hub_is_reachable", lambda: False)
+    with pytest.raises(CorpusFileError, match="neither a file nor a folder here, and the Hub cannot be reached"):
+        read_own_data("somebody/some-dataset")
+
+
+def test_a_dataset_of_the_hub_with_class_labels_is_read(monkeypatch):
+    features = datasets.Features(
+        {
+            "sentence": datasets.Value("string"),
+            "labels": datasets.List(datasets.ClassLabel(names=["joy", "anger"])),
+        }
+    )
+    rows = datasets.Dataset.from_dict(
+        {"sentence": [f"text {i}" for i in range(20)], "labels": [[0, 1] if i % 2 else [] for i in range(20)]},
+        features=features,
+    )
+    served = datasets.DatasetDict({"train": rows, "validation": rows.select(range(5)), "test": rows.select(range(5))})
+    monkeypatch.setattr("hf_mlcl.data.own.hub_is_reachable", lambda: True)
+    monkeypatch.setattr(
+        "hf_mlcl.data.own.load_dataset",
+        lambda name, config: served if (name, config) == ("somebody/emotions", "plain") else None,
+    )
+    data = read_own_data("somebody/emotions:plain")
+    assert data.label_names == ["joy", "anger"]
+    assert data.split_rule == "as given"
+    assert data.splits["train"]["labels"][:2] == [[], [0, 1]]
+
+
+def test_paths_may_be_paths_or_strings(tmp_path):
+    path = write(tmp_path, "|", ".csv")
+    assert found(read_own_data(str(path))) == found(read_own_data(Path(path)))

@@ -1,0 +1,140 @@
+"""Recipe, then file, then command line: who says what holds, and what is refused."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+from hf_mlcl import list_losses
+from hf_mlcl.experiments import Recipe, build_experiment, parse_experiment, study_recipe
+
+CPU = ["--use_cpu", "--report_to", "none"]
+RECIPE = Recipe(
+    "toy_text",
+    settings={"max_length": 50, "weight_decay": 0.02},
+    contrastive={"num_train_epochs": 7, "learning_rate": (1e-3, 1e-4), "alpha": (0.5, 1.0)},
+    logit={"num_train_epochs": 3, "eval_strategy": "epoch"},
+)
+
+
+def test_without_arguments_the_recipe_holds():
+    experiment, training = parse_experiment(RECIPE, CPU)
+    assert (experiment.corpus, experiment.max_length) == ("toy_text", 50)
+    assert (training.loss, training.num_train_epochs, training.learning_rate) == ("reg", 7, 1e-3)
+    assert (training.weight_decay, training.loss_kwargs) == (0.02, {"alpha": 0.5})
+    assert training.output_dir == "outputs/toy_text-reg"
+
+
+@pytest.mark.parametrize("ending", ["yaml", "json"])
+def test_the_command_line_goes_before_the_file_and_the_file_before_the_recipe(ending, tmp_path):
+    settings = {"learning_rate": "3e-5", "num_train_epochs": 9, "max_train_samples": 5, "loss_kwargs": {"alpha": 0.25}}
+    file = tmp_path / f"settings.{ending}"
+    file.write_text(
+        json.dumps(settings) if ending == "json" else "\n".join(f"{key}: {value}" for key, value in settings.items())
+    )
+    experiment, training = parse_experiment(RECIPE, [*CPU, "--config", str(file), "--num_train_epochs", "2"])
+    assert training.learning_rate == 3e-5  # YAML takes 3e-5 for a word
+    assert training.num_train_epochs == 2
+    assert experiment.max_train_samples == 5
+    assert training.loss_kwargs == {"alpha": 0.25}
+
+
+@pytest.mark.parametrize("loss", ["zlpr", "bce", "asymmetric"])
+def test_a_loss_on_logits_brings_schedule_epochs_batch_and_checkpoint_rule(loss):
+    experiment, training = parse_experiment(study_recipe("aapd"), [*CPU, "--loss", loss])
+    assert training.lr_scheduler_type.value == "linear"
+    assert training.num_train_epochs == 40
+    assert (experiment.global_batch_size, training.per_device_train_batch_size) == (32, 32)
+    assert training.load_best_model_at_end
+    assert training.metric_for_best_model == "micro_f1"
+    assert training.eval_strategy.value == training.save_strategy.value == "epoch"
+
+
+@pytest.mark.parametrize("loss", ["reg", "msc", "reg+zlpr"])
+def test_a_contrastive_loss_brings_cosine_and_the_last_checkpoint(loss):
+    experiment, training = parse_experiment(study_recipe("aapd"), [*CPU, "--loss", loss])
+    assert training.lr_scheduler_type.value == "cosine"
+    assert training.num_train_epochs == 320
+    assert experiment.global_batch_size == 256
+    assert not training.load_best_model_at_end
+
+
+def test_every_recipe_can_be_parsed_for_every_loss_and_size():
+    for corpus in ("aapd", "voc2007", "newsgroups20", "toy_text"):
+        for loss in list_losses():
+            experiment, training = build_experiment(study_recipe(corpus), {"loss": loss, "use_cpu": True})
+            assert (experiment.corpus, training.loss) == (corpus, loss)
+
+
+def test_rows_of_each_device_override_the_batch_of_all():
+    _, training = parse_experiment(study_recipe("aapd"), [*CPU, "--per_device_train_batch_size", "6"])
+    assert training.per_device_train_batch_size == 6
+
+
+def test_hyperparameters_on_the_command_line_join_those_of_the_recipe():
+    argv = [*CPU, "--loss_kwargs", '{"chunk_size": 3}', "--temperature", "0.2"]
+    _, training = parse_experiment(RECIPE, argv)
+    assert training.loss_kwargs == {"alpha": 0.5, "chunk_size": 3}
+    assert training.build_loss().temperature == 0.2
+
+
+def test_a_plugin_makes_a_loss_of_ones_own_known(tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "import torch\nfrom hf_mlcl import register_loss\n\n"
+        "@register_loss('parsing-test-loss')\nclass Mine(torch.nn.Module):\n"
+        "    def forward(self, logits, labels):\n        return (logits - labels).square().mean()\n"
+    )
+    argv = [*CPU, "--plugins", str(tmp_path / "mine.py"), "--loss", "parsing-test-loss"]
+    _, training = parse_experiment(RECIPE, argv)
+    loss = training.build_loss()
+    assert loss(torch.zeros(2, 2), torch.ones(2, 2)).item() == 1.0
+    assert training.num_train_epochs == 3  # the protocol of losses on logits
+
+
+WRONG = [
+    (["--loss", "regg"], "There is no loss 'regg'. Known, nearest first: reg"),
+    (["--learning_rate", "fast"], "invalid float value: 'fast'"),
+    (["--size", "tiny"], "'tiny'"),
+    (["--no_such_argument", "1"], "unrecognized arguments: --no_such_argument"),
+    (["--max_train_samples", "0"], "max_train_samples must be at least 1; got 0"),
+    (["--loss_kwargs", "alpha=1"], "loss_kwargs must be JSON"),
+    (["--loss_kwargs", '{"gamma": 1}'], "Unknown hyperparameter 'gamma' for loss 'reg'"),
+    (["--config", "missing.yaml"], "--config must name a YAML or JSON file"),
+    (["--plugins", "no_such_module"], "plugins names 'no_such_module', which cannot be imported"),
+]
+
+
+@pytest.mark.parametrize(("argv", "message"), WRONG)
+def test_wrong_arguments_end_with_code_2_and_a_message(argv, message, capsys):
+    with pytest.raises(SystemExit) as end:
+        parse_experiment(RECIPE, [*CPU, *argv])
+    assert end.value.code == 2
+    assert message in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("learning_rat: 1", "There is no setting 'learning_rat'. Nearest: learning_rate"),
+        ("- a\n- b", "must hold settings as `name: value`; got list"),
+        ("a: [", "cannot be read"),
+        ("num_train_epochs: many", "num_train_epochs cannot be 'many'"),
+    ],
+)
+def test_a_file_with_mistakes_is_refused(content, message, tmp_path, capsys):
+    file = tmp_path / "settings.yaml"
+    file.write_text(content)
+    with pytest.raises(SystemExit) as end:
+        parse_experiment(RECIPE, [*CPU, "--config", str(file)])
+    assert end.value.code == 2
+    assert message in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_batch_that_cannot_be_parted_names_the_way_out(monkeypatch):
+    from hf_mlcl.training import ContrastiveTrainingArguments
+
+    monkeypatch.setattr(ContrastiveTrainingArguments, "world_size", 3)
+    with pytest.raises(ValueError, match=r"global_batch_size 256 cannot be parted among 3 devices.*a multiple of 3"):
+        build_experiment(study_recipe("aapd"), {"use_cpu": True})

@@ -1,0 +1,297 @@
+"""An experiment from beginning to end: what is written agrees with what the trainer and the pipelines say."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoTokenizer, pipeline
+
+import hf_mlcl.experiments.running as running
+from hf_mlcl import ContrastiveMultiLabelTrainer, MLCLModel, load_corpus
+from hf_mlcl.data import TextCollator, clean_text, tokenize, with_cleaning, word_tokenizer
+from hf_mlcl.evaluation import LinearEvaluationConfig
+from hf_mlcl.experiments import ExperimentResult, build_experiment, run_experiment, study_recipe
+from hf_mlcl.experiments.prediction import Predictor, newest_classifier
+from hf_mlcl.metrics import compute_metrics
+from hub.hub_server import USER, HubServer
+
+QUICK = {
+    "max_train_samples": 96,
+    "max_eval_samples": 48,
+    "max_length": 24,
+    "num_train_epochs": 1,
+    "global_batch_size": 16,
+    "linear_epochs": 3,
+    "use_cpu": True,
+    "report_to": "none",
+}
+
+
+def run(folder, **settings):
+    chosen = {**QUICK, "output_dir": str(folder), **settings}
+    return run_experiment(*build_experiment(study_recipe("toy_text"), chosen), quiet=True)
+
+
+@pytest.fixture(scope="module")
+def contrastive(tmp_path_factory):
+    return run(tmp_path_factory.mktemp("runs") / "reg", seed=1)
+
+
+@pytest.fixture(scope="module")
+def logit(tmp_path_factory):
+    return run(tmp_path_factory.mktemp("runs") / "zlpr", loss="zlpr", seed=1)
+
+
+def test_rows(split, count):
+    rows = load_corpus("toy_text")[split].shuffle(seed=42).select(range(count))
+    truth = np.zeros((count, 28))
+    for row, labels in enumerate(rows["labels"]):
+        truth[row, labels] = 1
+    return rows["text"][:], truth
+
+
+test_rows.__test__ = False
+
+
+@pytest.mark.parametrize("kind", ["contrastive", "logit"])
+def test_the_saved_classifier_gives_the_scores_that_were_reported(kind, request):
+    result = request.getfixturevalue(kind)
+    texts, truth = test_rows("test", 48)
+    predictor = Predictor(result.folder)
+    from hf_mlcl.metrics import multilabel_metrics
+
+    scores = multilabel_metrics(truth, predictor.probabilities(texts))
+    for name, value in scores.items():
+        assert result.metrics[f"test_{name}"] == pytest.approx(value, abs=1e-6)
+
+
+def test_linear_evaluation_is_that_of_the_trainer(contrastive):
+    model = MLCLModel.from_pretrained(contrastive.folder / "encoder")
+    tokenizer = AutoTokenizer.from_pretrained(contrastive.folder / "encoder")
+    corpus = load_corpus("toy_text")
+    data = {
+        split: tokenize(corpus[split].shuffle(seed=42).select(range(count)), tokenizer, 24)
+        for split, count in (("train", 96), ("validation", 48), ("test", 48))
+    }
+    _, training = build_experiment(study_recipe("toy_text"), {**QUICK, "seed": 1})
+    trainer = ContrastiveMultiLabelTrainer(model, training, TextCollator(tokenizer, 28, 8))
+    config = LinearEvaluationConfig((0.1, 0.01), (1e-1, 1e-2, 1e-4), epochs=3, batch_size=256, seed=1)
+    expected = trainer.linear_evaluate(data["train"], data["validation"], data["test"], config=config).metrics
+    for name, value in expected.items():
+        assert contrastive.metrics[name] == pytest.approx(value, abs=1e-6)
+
+
+def test_direct_evaluation_is_that_of_the_trainers_predictions(logit):
+    model = MLCLModel.from_pretrained(logit.folder / "encoder")
+    tokenizer = AutoTokenizer.from_pretrained(logit.folder / "encoder")
+    rows = tokenize(load_corpus("toy_text")["test"].shuffle(seed=42).select(range(48)), tokenizer, 24)
+    _, training = build_experiment(study_recipe("toy_text"), {**QUICK, "loss": "zlpr"})
+    trainer = ContrastiveMultiLabelTrainer(model, training, TextCollator(tokenizer, 28, 8), eval_dataset=rows)
+    for name, value in compute_metrics(trainer.predict(rows)).items():
+        assert logit.metrics[f"test_{name}"] == pytest.approx(value, abs=1e-6)
+
+
+def test_macro_f1_is_the_mean_of_the_labels_that_are_listed(contrastive):
+    scores = [label["f1"] for label in contrastive.per_label]
+    assert np.mean(scores) == pytest.approx(contrastive.metrics["test_macro_f1"])
+    assert sum(label["train_rows"] for label in contrastive.per_label) > 96
+
+
+def test_the_result_reads_back_as_it_was_written(contrastive):
+    again = ExperimentResult.load(contrastive.folder)
+    assert again.metrics == contrastive.metrics
+    assert again.per_label == contrastive.per_label
+    assert again.settings["seed"] == 1
+    assert "torch" in again.versions
+    json.dumps(again.metrics)
+
+
+def test_the_same_seed_gives_the_same_numbers_and_another_seed_others(contrastive, tmp_path):
+    assert run(tmp_path / "a", seed=1).metrics == contrastive.metrics
+    assert run(tmp_path / "b", seed=2).metrics != contrastive.metrics
+
+
+def test_a_joined_loss_is_judged_linearly_and_its_own_logits_are_reported_beside(tmp_path):
+    metrics = run(tmp_path / "joined", loss="reg+zlpr").metrics
+    assert {"test_macro_f1", "direct_test_macro_f1", "prr"} <= metrics.keys()
+
+
+def test_a_classifier_for_logits_is_refused_where_there_are_none(tmp_path):
+    with pytest.raises(ValueError, match="evaluation='direct' needs a loss on logits; 'reg' trains no classifier"):
+        run(tmp_path / "direct", evaluation="direct")
+
+
+def test_fewer_training_rows_are_a_part_of_more(tmp_path, monkeypatch):
+    seen = {}
+
+    class EnoughError(Exception):
+        pass
+
+    def stop(model, args, **kwargs):
+        seen[len(kwargs["train_dataset"])] = {tuple(row["input_ids"]) for row in kwargs["train_dataset"]}
+        raise EnoughError
+
+    monkeypatch.setattr(running, "ContrastiveMultiLabelTrainer", stop)
+    for count in (32, 64):
+        with pytest.raises(EnoughError):  # the vocabulary is that of the backbone's folder, whatever rows are kept
+            run(tmp_path / str(count), max_train_samples=count, backbone=str(backbone(tmp_path / "backbone")))
+    assert seen[32] < seen[64]
+
+
+def backbone(folder):
+    from experiments import tiny
+
+    if not folder.is_dir():
+        tiny.text_backbone(folder)
+        word_tokenizer(load_corpus("toy_text")["train"]["text"][:]).save_pretrained(folder)
+    return folder
+
+
+def test_a_folder_with_checkpoints_is_neither_mixed_nor_overwritten_unasked(tmp_path):
+    first = run(tmp_path / "run", save_strategy="epoch")
+    before = (first.folder / "metrics.json").read_bytes()
+    with pytest.raises(ValueError, match=r"has checkpoints of an earlier run.*--resume_from_checkpoint last"):
+        run(tmp_path / "run", seed=5)
+    assert (first.folder / "metrics.json").read_bytes() == before
+    again = run(tmp_path / "run", seed=5, overwrite=True, save_strategy="epoch")
+    assert again.settings["seed"] == 5
+    assert [path.name for path in again.folder.glob("checkpoint-*")] == ["checkpoint-6"]
+
+
+def test_a_checkpoint_that_is_not_there_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="there is no folder 'nowhere'"):
+        run(tmp_path / "run", resume_from_checkpoint="nowhere")
+
+
+KILLED = """
+import os, signal, sys
+from transformers import Trainer
+from hf_mlcl.experiments import build_experiment, run_experiment, study_recipe
+
+class DieAt(Trainer):
+    pass
+
+steps = []
+original = Trainer.training_step
+
+def step(self, *args, **kwargs):
+    steps.append(1)
+    if len(steps) == 5:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return original(self, *args, **kwargs)
+
+Trainer.training_step = step
+run_experiment(*build_experiment(study_recipe("toy_text"), {settings!r}), quiet=True)
+"""
+
+
+def test_an_interrupted_run_goes_on_and_ends_as_if_it_had_not_been(contrastive, tmp_path):
+    folder = tmp_path / "killed"
+    settings = {**QUICK, "output_dir": str(folder), "seed": 1, "save_steps": 2}
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED.replace("{settings!r}", repr(settings))],
+        capture_output=True,
+        text=True,
+        env={**__import__("os").environ, "PYTHONPATH": ":".join(sys.path), "OMP_NUM_THREADS": "1"},
+        timeout=300,
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr[-2000:]
+    assert not (folder / "metrics.json").exists()
+    resumed = run(folder, seed=1, save_steps=2, resume_from_checkpoint="last")
+    for name, value in contrastive.metrics.items():
+        if name.startswith(("test_", "validation_")):
+            assert resumed.metrics[name] == pytest.approx(value, abs=1e-6), name
+
+
+def test_push_to_hub_uploads_the_finished_classifier_once(tmp_path):
+    with HubServer() as server, server.here(tmp_path / "cache"):
+        result = run(tmp_path / "run", push_to_hub=True, hub_model_id=f"{USER}/toy", save_strategy="epoch")
+        repository = server.repositories["model", f"{USER}/toy"]
+    assert repository.private
+    assert repository.files["model.safetensors"] == (result.folder / "classifier" / "model.safetensors").read_bytes()
+    assert len([message for message in repository.messages if message == "Upload model"]) == 1
+
+
+def test_the_newest_classifier_is_found(contrastive, tmp_path):
+    assert newest_classifier(contrastive.folder.parent) == contrastive.folder / "classifier"
+    assert newest_classifier(tmp_path) is None
+
+
+def test_what_is_no_classifier_is_refused(contrastive, tmp_path):
+    with pytest.raises(ValueError, match="holds a MLCLModel, which does not classify"):
+        Predictor(contrastive.folder / "encoder")
+    with pytest.raises(ValueError, match="is not a classifier that can be loaded"):
+        Predictor(tmp_path)
+
+
+class TestOffline:
+    """Without a network the message names the way out, and comes at once."""
+
+    @pytest.fixture(autouse=True)
+    def _offline(self, monkeypatch):
+        monkeypatch.setattr("hf_mlcl.experiments.inputs.hub_is_reachable", lambda: False)
+
+    @pytest.mark.parametrize("corpus", ["toy_text"])
+    def test_a_backbone_that_cannot_be_had_names_the_option(self, corpus, tmp_path):
+        with pytest.raises(ValueError, match=r"The backbone 'roberta-base-nowhere' cannot be had(.|\n)*--backbone"):
+            run(tmp_path / "run", backbone="roberta-base-nowhere")
+
+
+AWKWARD = ["Naïve — façade: 90% <b>OK</b>?", "tabs\tand\nlines", "  spaces  ", "(don't)`quote`", "", "日本語 text"]
+
+
+def bert_like():
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer()
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    trainer = trainers.WordPieceTrainer(vocab_size=200, special_tokens=["[PAD]", "[UNK]", "[CLS]"])
+    tokenizer.train_from_iterator(AWKWARD * 3, trainer)
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]")
+
+
+def byte_level():
+    from tokenizers import ByteLevelBPETokenizer
+    from transformers import PreTrainedTokenizerFast
+
+    tokenizer = ByteLevelBPETokenizer()
+    tokenizer.train_from_iterator(AWKWARD * 3, vocab_size=300, special_tokens=["<s>", "<pad>"])
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer._tokenizer, pad_token="<pad>", bos_token="<s>")
+
+
+@pytest.mark.parametrize("make", [bert_like, byte_level, lambda: word_tokenizer(AWKWARD)])
+def test_a_tokenizer_that_cleans_gives_the_tokens_of_cleaned_texts_also_after_saving(make, tmp_path):
+    tokenizer = make()
+    cleaning = with_cleaning(tokenizer)
+    cleaning.save_pretrained(tmp_path)
+    loaded = AutoTokenizer.from_pretrained(tmp_path)
+    for text in AWKWARD:
+        expected = tokenizer(clean_text(text))["input_ids"]
+        assert cleaning(text)["input_ids"] == expected
+        assert loaded(text)["input_ids"] == expected
+    assert loaded.pad_token_id == tokenizer.pad_token_id
+
+
+def test_a_classifier_that_was_trained_on_cleaned_texts_cleans_by_itself(tmp_path):
+    result = run(tmp_path / "clean", clean_text=True)
+    classify = pipeline("text-classification", model=str(result.folder / "classifier"), top_k=None, device="cpu")
+    text = load_corpus("toy_text")["test"]["text"][0]
+    shouted = f"  {text.upper()} <>"
+    assert classify([shouted]) == classify([clean_text(shouted)])
+
+
+def test_a_pipeline_cuts_texts_where_training_did(contrastive):
+    predictor = Predictor(contrastive.folder)
+    text = load_corpus("toy_text")["test"]["text"][0]
+    assert torch.equal(
+        torch.from_numpy(predictor.probabilities([text * 50])), torch.from_numpy(predictor.probabilities([text]))
+    ) == (len(AutoTokenizer.from_pretrained(Path(contrastive.folder) / "classifier").tokenize(text)) >= 23)

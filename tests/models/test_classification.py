@@ -1,0 +1,118 @@
+"""Classifiers: thresholds and temperature in the configuration, and what they do to probabilities and decisions."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from huggingface_hub.errors import StrictDataclassClassValidationError
+from scipy.special import expit, logit
+from transformers import AutoModelForSequenceClassification
+
+from hf_mlcl import MLCLConfig, MLCLForSequenceClassification
+from hf_mlcl.evaluation import Temperature, Thresholds, fit_temperature, tune_thresholds
+from training.tiny import text_model
+
+IDS = torch.randint(1, 50, (9, 6), generator=torch.Generator().manual_seed(0))
+
+
+def classifier(names=("sport", "music", "art")):
+    encoder = text_model(num_labels=len(names))
+    encoder.config.id2label = dict(enumerate(names))
+    random = torch.Generator().manual_seed(1)
+    heads = torch.randn(3, len(names), 16, generator=random), torch.randn(3, len(names), generator=random)
+    return MLCLForSequenceClassification.from_encoder(encoder, *heads)
+
+
+@torch.no_grad()
+def probabilities(model):
+    return model(input_ids=IDS).logits.sigmoid().numpy()
+
+
+@pytest.mark.parametrize("temperature", [0.4, 1.0, 3.0])
+def test_logits_are_divided_by_the_temperature(temperature):
+    model = classifier()
+    raw = probabilities(model)
+    model.calibrate(temperature=Temperature(temperature))
+    np.testing.assert_allclose(probabilities(model), expit(logit(raw) / temperature), atol=1e-6)
+    np.testing.assert_allclose(
+        probabilities(model), Temperature(temperature).apply_to_probabilities(raw).astype("float32"), atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("temperature", [0.4, 1.0, 3.0])
+def test_temperature_changes_no_decision(temperature):
+    model, thresholds = classifier(), [0.2, 0.55, 0.9]
+    decisions = Thresholds(thresholds).decide(probabilities(model))
+    model.calibrate(thresholds, temperature)
+    np.testing.assert_array_equal(Thresholds(model.config.thresholds).decide(probabilities(model)), decisions)
+    assert decisions.any()
+    assert not decisions.all()
+
+
+def test_what_was_tuned_on_validation_goes_in_as_it_is_and_survives_saving(tmp_path):
+    model = classifier()
+    p, labels = probabilities(model), np.random.default_rng(0).random((9, 3)) < 0.5
+    thresholds, temperature = tune_thresholds(labels, p), fit_temperature(labels, p)
+    model.calibrate(thresholds, temperature)
+    model.save_pretrained(tmp_path)
+    saved = json.loads((tmp_path / "config.json").read_text())
+    assert saved["thresholds"] == pytest.approx(expit(logit(thresholds.values) / temperature.value).tolist())
+    assert saved["logit_temperature"] == temperature.value
+    loaded = AutoModelForSequenceClassification.from_pretrained(tmp_path).eval()
+    assert loaded.config.thresholds == model.config.thresholds
+    np.testing.assert_array_equal(probabilities(loaded), probabilities(model))
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (None, None),
+        (0.3, [0.3] * 3),
+        ([0.1, 0.2, 1.0], [0.1, 0.2, 1.0]),
+        (np.array([0.1, 0.2, 0.0]), [0.1, 0.2, 0.0]),
+        ({"art": 0.9}, [0.5, 0.5, 0.9]),
+    ],
+)
+def test_thresholds_are_one_for_all_one_each_or_some_by_name(given, expected):
+    model = classifier()
+    model.calibrate([0.7] * 3, 2.0)
+    model.calibrate(given)  # a second call replaces the first
+    assert model.config.logit_temperature == 1.0
+    if expected is None:
+        assert model.config.thresholds is None
+    else:
+        assert model.config.thresholds == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("thresholds", "temperature", "message"),
+    [
+        ([0.5, 0.5], 1.0, "one number for each of the 3 labels, but has 2"),
+        ([0.5, 1.5, 0.5], 1.0, "between 0 and 1, but one is 1.5"),
+        (float("nan"), 1.0, "between 0 and 1, but one is nan"),
+        ({"cinema": 0.5}, 1.0, "thresholds name 'cinema', which is no label of this model: it has sport, music, art"),
+        (None, 0.0, "logit_temperature must be a positive number, but is 0.0"),
+        (None, float("inf"), "logit_temperature must be a positive number"),
+    ],
+)
+def test_wrong_thresholds_are_refused_and_change_nothing(thresholds, temperature, message):
+    model = classifier()
+    model.calibrate([0.1, 0.2, 0.3], 2.0)
+    before = model.config.to_dict()
+    with pytest.raises((ValueError, StrictDataclassClassValidationError), match=message):
+        model.calibrate(thresholds, temperature)
+    assert model.config.to_dict() == before
+
+
+@pytest.mark.parametrize("wrong", [{"thresholds": [0.5]}, {"thresholds": [0.5, 7.0]}, {"logit_temperature": -1.0}])
+def test_a_configuration_with_wrong_thresholds_is_neither_made_nor_saved(wrong, tmp_path):
+    with pytest.raises(StrictDataclassClassValidationError):
+        MLCLConfig(num_labels=2, **wrong)
+    config = MLCLConfig(num_labels=2)
+    for name, value in wrong.items():
+        setattr(config, name, value)
+    with pytest.raises(StrictDataclassClassValidationError):
+        config.save_pretrained(tmp_path)

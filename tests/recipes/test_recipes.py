@@ -1,0 +1,133 @@
+"""Each recipe, run as a person runs it, on a corpus of a few rows in its official layout."""
+
+from __future__ import annotations
+
+import json
+import os
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import datasets
+import pytest
+from PIL import Image
+from transformers import pipeline
+
+from experiments import tiny
+from hf_mlcl import MLCLModel
+from hf_mlcl.experiments import study_recipe
+from hf_mlcl.recipes import RECIPES
+
+RECIPE_FOLDER = Path(__file__).parents[2] / "recipes"
+TESTS = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def backbones(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("backbones")
+    return {"text": tiny.text_backbone(folder / "text"), "image": tiny.image_backbone(folder / "image")}
+
+
+@pytest.fixture
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+
+
+def arguments(corpus, folder, backbones):
+    backbone = backbones["text" if corpus in tiny.TEXTS else "image"]
+    data = tiny.CORPORA[corpus](folder / "data")
+    return [
+        *("--data_dir", str(data), "--backbone", str(backbone), "--output_dir", str(folder / "run")),
+        *tiny.QUICK,
+    ]
+
+
+def run(corpus, argv, monkeypatch):
+    monkeypatch.setattr(sys, "argv", [f"{RECIPES[corpus]}.py", *argv])
+    runpy.run_path(str(RECIPE_FOLDER / f"{RECIPES[corpus]}.py"), run_name="__main__")
+
+
+def check_output(folder, corpus):
+    """Everything that a run promises is there and can be used."""
+    content = json.loads((folder / "metrics.json").read_text())
+    metrics = content["metrics"]
+    for name in ("validation_micro_f1", "test_micro_f1", "test_macro_f1", "test_hamming_loss"):
+        assert 0 <= metrics[name] <= 1
+    assert metrics["alignment"] >= 0 >= metrics["uniformity"]
+    assert content["settings"]["corpus"] == corpus
+    assert "hub_token" not in content["settings"]
+    assert content["seconds"]["train"] > 0
+    assert list(folder.glob("checkpoint-*"))
+    assert not list(folder.glob("*.part"))
+    encoder = MLCLModel.from_pretrained(folder / "encoder")
+    assert encoder.config.num_labels == len(content["per_label"])
+    if corpus in tiny.TEXTS:
+        classify = pipeline("text-classification", model=str(folder / "classifier"), top_k=None, truncation=True)
+        found = classify(["a story about a number"])[0]
+    else:
+        classify = pipeline("image-classification", model=str(folder / "classifier"), top_k=encoder.config.num_labels)
+        found = classify(Image.new("RGB", (20, 20)))
+    assert {one["label"] for one in found} == set(encoder.config.label2id)
+    return content
+
+
+@pytest.mark.usefixtures("own_cache")
+@pytest.mark.parametrize("corpus", sorted(tiny.CORPORA))
+def test_recipe_trains_evaluates_saves_and_sums_up(corpus, tmp_path, backbones, monkeypatch, capsys):
+    run(corpus, arguments(corpus, tmp_path, backbones), monkeypatch)
+    content = check_output(tmp_path / "run", corpus)
+    assert content["settings"]["loss"] == study_recipe(corpus).loss
+    assert content["settings"]["lr_scheduler_type"] == "cosine"
+    assert ("test_accuracy" in content["metrics"]) == (corpus == "newsgroups20")
+    printed = capsys.readouterr().out
+    assert "micro_f1" in printed
+    assert str(tmp_path / "run") in printed
+
+
+@pytest.mark.usefixtures("own_cache")
+@pytest.mark.parametrize(("corpus", "loss"), [("semeval2018", "zlpr"), ("newsgroups20", "cross_entropy")])
+def test_a_loss_on_logits_is_trained_and_judged_by_its_own_protocol(corpus, loss, tmp_path, backbones, monkeypatch):
+    argv = [*arguments(corpus, tmp_path, backbones), "--loss", loss, "--num_train_epochs", "2"]
+    run(corpus, argv, monkeypatch)
+    content = check_output(tmp_path / "run", corpus)
+    assert content["settings"]["lr_scheduler_type"] == "linear"
+    assert content["settings"]["metric_for_best_model"] == "micro_f1"
+    assert content["settings"]["load_best_model_at_end"] is True
+    config = json.loads((tmp_path / "run" / "classifier" / "config.json").read_text())
+    assert config["num_heads"] == 1
+    expected = "single_label" if loss == "cross_entropy" else "multi_label"
+    assert config["problem_type"] == f"{expected}_classification"
+
+
+@pytest.mark.distributed
+@pytest.mark.parametrize("corpus", ["aapd", "voc2007"])
+def test_recipe_on_two_ranks_shares_the_batch_and_writes_once(corpus, tmp_path, backbones):
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", "--rdzv-backend=c10d"]
+    command += ["--rdzv-endpoint=localhost:0", str(RECIPE_FOLDER / f"{RECIPES[corpus]}.py")]
+    environment = os.environ | {
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": os.pathsep.join([str(TESTS.parent / "src"), *sys.path]),
+        "HF_DATASETS_CACHE": str(tmp_path / "cache"),
+        "TOKENIZERS_PARALLELISM": "false",
+    }
+    done = subprocess.run(
+        [*command, *arguments(corpus, tmp_path, backbones)],
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=400,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    content = check_output(tmp_path / "run", corpus)
+    assert content["settings"]["per_device_train_batch_size"] == 4
+    assert done.stdout.count("Encoder, classifier and metrics.json are in") == 1
+
+
+def test_every_corpus_has_a_recipe_short_enough_to_read_at_once():
+    from hf_mlcl import list_corpora
+
+    assert sorted(RECIPES) == list_corpora()
+    for name in RECIPES.values():
+        assert len((RECIPE_FOLDER / f"{name}.py").read_text().splitlines()) <= 70

@@ -114,5 +114,5 @@ def test_what_is_wrong_is_said_and_the_exit_code_is_2(call, tmp_path, arguments,
 
 def test_a_study_that_has_not_begun_has_no_table(call, tmp_path):
     (tmp_path / "mine.yaml").write_text(FILE)
-    assert "No run is finished yet" in call("table", "mine.yaml").output
+    assert "No run is finished yet" in call("table", "mine.yaml").stderr
     assert "2 runs: 2 waiting" in call("status", "mine.yaml").output

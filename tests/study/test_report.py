@@ -12,7 +12,7 @@ import pytest
 from hf_mlcl.experiments.decisions import save_decisions
 from hf_mlcl.study.publishing import publish
 from hf_mlcl.study.rendering import html_page, to_html, to_latex, to_markdown
-from hf_mlcl.study.report import Cell, ReportTable, Row, report_tables, report_values, space_table
+from hf_mlcl.study.report import Cell, ReportTable, Row, report_tables, report_values, space_tables
 from hf_mlcl.study.table import save_table, select, study_table
 from study.made import finished_study, run
 
@@ -143,7 +143,8 @@ def test_the_table_of_the_space_has_the_best_bold_and_the_second_underlined(tmp_
         (run("voc2007", loss, 0), {"alignment": alignment, "uniformity": uniformity})
         for loss, (alignment, uniformity) in values.items()
     ]
-    table = space_table(finished_study(tmp_path, runs))
+    (table,) = space_tables(finished_study(tmp_path, runs))
+    assert "Bold: the best of a column; underlined: the second." in table.notes
     assert table.columns[0] == ("PASCAL", "Uniformity", "ours")
     rows = {row.loss: row.cells for row in table.rows}
     assert (rows["reg"][0].bold, rows["base"][0].underlined, rows["msc"][0].underlined) == (True, True, False)

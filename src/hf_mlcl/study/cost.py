@@ -2,7 +2,8 @@
 
 The operations of a forward pass are counted on the network itself, built without weights. Training an example is taken
 as three forward passes, extracting its features as one. Time follows from a rate that is *assumed*, not measured:
-`DEVICE_RATE` for a single data-centre GPU. Loading data, the linear heads and saving are left out.
+`DEVICE_RATE` for a single data-centre GPU. Texts are taken at their greatest length. Loading data, the linear heads and
+saving are left out.
 """
 
 from __future__ import annotations

@@ -16,8 +16,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from hf_mlcl.evaluation.analysis import SpaceQuality
-from hf_mlcl.evaluation.figures import PALETTE, draw_prr, draw_space_quality
+from hf_mlcl.evaluation.figures import PALETTE, draw_prr
 from hf_mlcl.study.cost import split_sizes
 from hf_mlcl.study.report import METRICS, corpus_title, metric_title
 from hf_mlcl.study.specification import Study
@@ -61,16 +60,22 @@ def draw_prr_by_temperature(table: pd.DataFrame) -> Figure | None:
 
 
 def draw_space(table: pd.DataFrame) -> Figure | None:
-    """Alignment against uniformity of each loss, means over all its runs on a corpus."""
-    if not {"alignment", "uniformity"} <= set(table.columns) or table.empty:
+    """Alignment against uniformity, a panel a corpus: means over all runs of each loss, lower left is best."""
+    if not {"alignment", "uniformity"} <= set(table.columns):
         return None
-    means = table.groupby(["corpus", "loss"], sort=False)[["alignment", "uniformity"]].mean().dropna()
-    several = means.index.get_level_values("corpus").nunique() > 1
-    spaces = {
-        (f"{corpus_title(corpus)}, {loss}" if several else str(loss)): SpaceQuality(row["alignment"], row["uniformity"])
-        for (corpus, loss), row in means.iterrows()
-    }
-    return draw_space_quality(spaces) if len(spaces) > 1 else None
+    means = table.groupby(["corpus", "loss"], sort=False)[["alignment", "uniformity"]].mean().dropna().reset_index()
+    if means["loss"].nunique() < 2:
+        return None
+    figure, panels = _panels(means, ["corpus"])
+    colours = _colours(means["loss"])
+    for axes, (_, rows) in panels:
+        for point in rows.to_dict("records"):
+            style = {"s": 60, "color": colours[point["loss"]], "label": point["loss"]}
+            axes.scatter(point["uniformity"], point["alignment"], **style)
+        axes.margins(0.15)
+        axes.set(xlabel="uniformity (lower is better)", ylabel="alignment (lower is better)")
+    _legend(figure)
+    return figure
 
 
 def draw_curves(table: pd.DataFrame, x: str, argument: str, metric: str, x_label: str, select_by: str) -> Figure | None:
@@ -97,24 +102,19 @@ def draw_curves(table: pd.DataFrame, x: str, argument: str, metric: str, x_label
     if not _varies(table, [*panel, line], x):
         return None
     table = select(_alike(table, x, argument, [*panel, line]), select_by, keys=[*panel, line, x])
-    panels = list(table.groupby(panel, sort=False))
+    table = table[table.groupby([*panel, line])[x].transform("nunique") > 1]  # a single point is no line
     style = METRICS.get(metric)
     factor = style.factor if style else 1.0
-    figure = Figure(figsize=(max(5.2, 4.2 * len(panels)), 3.9), layout="constrained")
-    colours = dict(zip(table[line].unique(), PALETTE * len(table), strict=False))
-    several = table["group"].nunique() > 1 and "group" in panel
-    for axes, (key, rows) in zip(np.atleast_1d(figure.subplots(1, len(panels))), panels, strict=True):
+    figure, panels = _panels(table, panel)
+    colours = _colours(table[line])
+    for axes, (_, rows) in panels:
         for name, runs in rows.groupby(line, sort=False):
             points = factor * runs.groupby(x)[y].agg(["mean", "std"]).fillna(0)
             axes.plot(points.index, points["mean"], marker="o", markersize=4, color=colours[name], label=name)
             band = (points["mean"] - points["std"], points["mean"] + points["std"])
             axes.fill_between(points.index, *band, color=colours[name], alpha=0.15, linewidth=0)
-        axes.set_title(corpus_title(key[0]) + (f", {key[1]}" if several else ""), fontsize=11)
         axes.set(xlabel=x_label, ylabel=metric_title(metric))
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.grid(alpha=0.25, linewidth=0.6)
-        axes.set_axisbelow(True)
-    axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
+    _legend(figure)
     return figure
 
 
@@ -185,6 +185,31 @@ def save_figures(
         figure.savefig(draft, dpi=150)
         os.replace(draft, drawn[name])
     return drawn, missing
+
+
+def _panels(table: pd.DataFrame, keys: Sequence[str]) -> tuple[Figure, list[tuple[Any, Any]]]:
+    """A figure with a panel for each group of rows, and the panels with their groups."""
+    groups = list(table.groupby(list(keys), sort=False))
+    figure = Figure(figsize=(max(5.2, 4.2 * len(groups)), 3.9), layout="constrained")
+    every = np.atleast_1d(figure.subplots(1, len(groups)))
+    for axes, (key, _) in zip(every, groups, strict=True):
+        axes.set_title(", ".join([corpus_title(key[0]), *(name for name in key[1:] if name != "default")]), fontsize=11)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(alpha=0.25, linewidth=0.6)
+        axes.set_axisbelow(True)
+    return figure, list(zip(every, groups, strict=True))
+
+
+def _colours(names: pd.Series) -> dict[str, str]:
+    return dict(zip(names.unique(), PALETTE * len(names), strict=False))
+
+
+def _legend(figure: Figure) -> None:
+    """One legend for all panels, each name once."""
+    named = {
+        label: handle for axes in figure.axes for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
+    }
+    figure.legend(list(named.values()), list(named), frameon=False, loc="outside right center")
 
 
 def _share(row: dict[Any, Any]) -> float:

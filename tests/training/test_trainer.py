@@ -372,6 +372,15 @@ class TestErrors:
         with pytest.raises(ValueError, match=r"Wrap the encoder: MLCLModel.from_backbone"):
             ContrastiveMultiLabelTrainer(torch.nn.Linear(2, 2), arguments(tmp_path))
 
+    def test_dropout_by_row_refuses_attention_that_it_cannot_see_into(self, tmp_path):
+        model = text_model()
+        model.backbone.config._attn_implementation = "flash_attention_2"
+        with pytest.raises(ValueError, match="dropout_by_row cannot see the dropout inside"):
+            ContrastiveMultiLabelTrainer(model, arguments(tmp_path, dropout_by_row=True))
+
+    def test_a_token_is_not_shown(self, tmp_path):
+        assert "hf_secret" not in repr(arguments(tmp_path, hub_token="hf_secret"))
+
     def test_a_loss_function_says_how_to_register_it(self, tmp_path):
         with pytest.raises(ValueError, match="compute_loss_func is not used here"):
             ContrastiveMultiLabelTrainer(text_model(), arguments(tmp_path), compute_loss_func=lambda *_: 0.0)

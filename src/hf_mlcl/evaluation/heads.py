@@ -64,7 +64,8 @@ class GridScores:
 
 def score(heads: GridHeads, features: Tensor, labels: Tensor) -> GridScores:
     """Score every grid point on `features` against multi-hot `labels`."""
-    counts = heads.bias.new_zeros(2, heads.bias.shape[0], heads.bias.shape[2], dtype=torch.float64)
+    precise = torch.float32 if heads.bias.device.type == "mps" else torch.float64  # which Apple's GPUs do not have
+    counts = heads.bias.new_zeros(2, heads.bias.shape[0], heads.bias.shape[2], dtype=precise)
     loss = torch.zeros_like(counts[0])
     for start in range(0, len(features), SCORE_ROWS):
         p = heads.probabilities(features[start : start + SCORE_ROWS])

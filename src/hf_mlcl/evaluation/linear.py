@@ -223,6 +223,6 @@ def _train(
             point = {"train_loss": torch.stack(losses).mean(0), "validation_loss": scores.loss.mean(1)}
             point |= {"validation_macro_f1": scores.f1.mean(1), "validation_micro_f1": scores.micro_f1}
             for name, values in point.items():
-                curves.setdefault(name, []).append(values.double().cpu().numpy())
+                curves.setdefault(name, []).append(values.cpu().double().numpy())
             curves.setdefault("epoch", []).append(np.array(epoch + 1.0))
     return heads, scores, {name: np.stack(values) for name, values in curves.items()}

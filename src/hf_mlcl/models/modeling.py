@@ -240,7 +240,7 @@ class MLCLModel(SharedModel, PreTrainedModel):
             )
         batch = len(next(iter(inputs.values())))
         chunk = self.embedding_chunk_size
-        dropout = BatchDropout(batch) if self.dropout_by_row and self.training else None
+        dropout = BatchDropout(batch, self.device) if self.dropout_by_row and self.training else None
         if chunk is None or chunk >= batch or not (self.training and torch.is_grad_enabled()):
             encoded = self._encode(inputs, dropout)
         else:

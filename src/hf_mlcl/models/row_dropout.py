@@ -23,11 +23,17 @@ class BatchDropout:
 
     Args:
         rows: Rows of the batch on this rank, the same number on each.
+        device: Where the model is, over which ranks talk to each other.
     """
 
-    def __init__(self, rows: int) -> None:
-        self.seed = int(torch.randint(2**62, ()))  # on the CPU: ranks with the same seed draw the same number
-        self.first = rows * dist.get_rank() if dist.is_available() and dist.is_initialized() else 0
+    def __init__(self, rows: int, device: torch.device) -> None:
+        self.seed = int(torch.randint(2**62, ()))
+        self.first = 0
+        if dist.is_available() and dist.is_initialized():
+            # Ranks may have drawn different amounts of random numbers for their data: the first one's seed counts.
+            seeds = [self.seed]
+            dist.broadcast_object_list(seeds, device=device)
+            self.seed, self.first = seeds[0], rows * dist.get_rank()
 
     def of_rows(self, start: int, rows: int) -> RowDropout:
         """A context in which the `rows` rows from `start` on may be encoded, any number of times."""

@@ -12,7 +12,7 @@ from transformers import SchedulerType, TrainingArguments
 from hf_mlcl.losses import build_loss, hyperparameters, on_logits_only
 
 
-@dataclass
+@dataclass(repr=False)  # HF's own repr leaves out tokens
 class ContrastiveTrainingArguments(TrainingArguments):
     """`TrainingArguments` with a loss by name and the study's settings where nothing else is said.
 

@@ -150,6 +150,12 @@ class ContrastiveMultiLabelTrainer(Trainer):
         if model.classifier is not None:
             model.classifier.requires_grad_(self._uses("logit"))
         model.embedding_chunk_size = args.embedding_chunk_size
+        attention = str(getattr(model.backbone.config, "_attn_implementation", ""))
+        if args.dropout_by_row and attention not in ("", "None", "eager", "sdpa"):
+            raise ValueError(
+                f"dropout_by_row cannot see the dropout inside attn_implementation={attention!r}. "
+                'Use attn_implementation="sdpa", or dropout_by_row=False.'
+            )
         model.dropout_by_row = args.dropout_by_row
         return model
 

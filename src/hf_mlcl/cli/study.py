@@ -6,7 +6,6 @@ log.
 
 from __future__ import annotations
 
-import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -22,11 +21,14 @@ from rich.markup import escape
 from rich.table import Table
 from typer.core import TyperGroup
 
+from hf_mlcl.cli.output import print_json, print_table, say
+
 if TYPE_CHECKING:
     from hf_mlcl.study import Progress, Study
     from hf_mlcl.study.report import ReportTable
 
 WRONG_FILE, SOME_FAILED, INTERRUPTED = 2, 1, 130
+STATES = ("finished", "running", "waiting", "failed")
 
 
 class _RunByDefault(TyperGroup):
@@ -126,26 +128,24 @@ def status(file: FileOrFolder, changes: Changes = None, as_json: AsJson = False)
     table = study_table(study)
     counts = Counter(table["state"])
     seconds = _remaining(table)
-    console = Console()
     if as_json:
         rows = table[["id", "corpus", "loss", "group", "seed", "state", "attempts", "error"]].to_dict("records")
-        print(json.dumps({"states": counts, "remaining_seconds": seconds, "runs": rows}, indent=1))
+        print_json({"states": counts, "remaining_seconds": seconds, "runs": rows})
         return
-    shown = Table("corpus", "setting", "loss", "finished", "running", "waiting", "failed", "mean time")
+    lines = []
     for (corpus, group, loss), rows in table.groupby(["corpus", "group", "loss"], sort=False):
         states = Counter(rows["state"])
         done = finished(rows)
         mean = _duration(done["seconds.total"].mean()) if len(done) else ""
-        numbers = [str(states[state] or "") for state in ("finished", "running", "waiting", "failed")]
-        shown.add_row(escape(corpus), escape(group), escape(loss), *numbers, mean)
-    console.print(shown)
+        lines.append([corpus, group, loss, *(states[state] for state in STATES), mean])
+    print_table(["corpus", "setting", "loss", *STATES, "mean time"], lines)
     summary = ", ".join(f"{count} {state}" for state, count in counts.items())
-    console.print(f"{len(table)} runs: {summary}.")
+    print(f"{len(table)} runs: {summary}.")
     if seconds:
-        console.print(f"What is left takes about {_duration(seconds)} of one worker, going by the finished runs.")
+        print(f"What is left takes about {_duration(seconds)} of one worker, going by the finished runs.")
     for row in table[table["state"] == "failed"].to_dict("records"):
         folder = study.output_dir / "runs" / row["id"]
-        console.print(f"failed: {row['error']}\n  {folder / 'log.txt'}", markup=False, highlight=False, soft_wrap=True)
+        print(f"failed: {row['error']}\n  {folder / 'log.txt'}")
 
 
 @study_app.command()
@@ -172,12 +172,12 @@ def table(
     console = Console()
     runs = study_table(study) if (study.output_dir / "plan.json").exists() else None
     if runs is None or finished(runs).empty:
-        console.print(f"No run is finished yet: start them with `hf-mlcl study run {file}`.", markup=False)
+        say(f"No run is finished yet: start them with `hf-mlcl study run {file}`.")
         raise typer.Exit(1)
     paths = publish(study, runs, per.value)
     tables = all_tables(study, runs, per.value)
     if as_json:
-        print(json.dumps({each.title: report_values(each) for each in tables}, indent=1))
+        print_json({each.title: report_values(each) for each in tables})
     elif output_format is TableFormat.terminal:
         for each in tables:
             _print_table(console, each)
@@ -212,7 +212,7 @@ def figures(
     for path in drawn.values():
         print(path)
     for figure, needs in missing.items():
-        typer.echo(f"{figure}: not drawn; it needs {needs}.", err=True)
+        say(f"{figure}: not drawn; it needs {needs}.")
     if not drawn:
         raise typer.Exit(1)
 
@@ -237,19 +237,15 @@ def cost(
     rates = DEVICE_RATE if tera is None else dict.fromkeys(DEVICE_RATE, tera * 1e12)
     costs = study_cost(study, rates)
     if as_json:
-        print(json.dumps({"rates": rates, "costs": {key: vars(value) for key, value in costs.items()}}, indent=1))
+        print_json({"rates": rates, "costs": {key: vars(value) for key, value in costs.items()}})
         return
-    console = Console()
-    shown = Table("runs of", "number", "operations", "GPU hours")
-    for key, value in costs.items():
-        if key == "total":
-            shown.add_section()
-        shown.add_row(escape(key), str(value.runs), f"{value.operations:.1e}", f"{value.hours:,.1f}")
-    console.print(shown)
+    rows = [[key, value.runs, f"{value.operations:.1e}", f"{value.hours:,.1f}"] for key, value in costs.items()]
+    print_table(["runs of", "number", "operations", "GPU hours"], rows)
     assumed = ", ".join(f"{rate / 1e12:g} x 10^12 operations a second on {kind}s" for kind, rate in rates.items())
-    console.print(
-        f"Assumed: {assumed} (a GPU of the class of an A100, unless you gave --tera-ops); an example costs three "
-        "forward passes in training and one when its features are extracted. Data loading and linear heads come on top."
+    print(
+        f"Assumed: {assumed} (a GPU of the class of an A100, unless you gave --tera-ops); an example costs three\n"
+        "forward passes in training and one when its features are extracted; texts have their greatest length. Data\n"
+        "loading and linear heads come on top."
     )
 
 
@@ -281,7 +277,7 @@ def _planned(file: str, changes: list[str] | None) -> Study:
 
 
 def _fail(message: str) -> NoReturn:
-    typer.echo(f"Error: {message}", err=True)
+    say(f"hf-mlcl: {message}")
     raise typer.Exit(WRONG_FILE)
 
 

@@ -2,12 +2,14 @@
 
 The operations of a forward pass are counted on the network itself, built without weights. Training an example is taken
 as three forward passes, extracting its features as one. Time follows from a rate that is *assumed*, not measured:
-`DEVICE_RATE` for a single data-centre GPU. Loading data, the linear heads and saving are left out.
+`DEVICE_RATE` for a single data-centre GPU. Texts are taken at their greatest length. Loading data, the linear heads and
+saving are left out.
 """
 
 from __future__ import annotations
 
 import functools
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -131,15 +133,13 @@ def forward_operations(kind: str, backbone: str | None, size: int) -> float:
     with torch.device("meta"), FlopCounterMode(display=False) as counter, torch.no_grad():
         network = _text_network(backbone, size) if kind == "text" else _image_network(backbone)
         if kind == "text":
-            network(input_ids=torch.zeros(1, size, dtype=torch.long), attention_mask=torch.ones(1, size))
+            network(input_ids=torch.zeros(1, size, dtype=torch.long))
         else:
             network(torch.zeros(1, 3, size, size))
     return float(counter.get_total_flops())
 
 
 def _text_network(backbone: str | None, length: int) -> Any:
-    import os
-
     from transformers import AutoConfig, AutoModel, BertConfig, RobertaConfig
 
     if backbone == "small":

@@ -6,6 +6,7 @@ values that did best on validation.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,12 +16,11 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from hf_mlcl.evaluation.analysis import SpaceQuality
-from hf_mlcl.evaluation.figures import PALETTE, draw_prr, draw_space_quality
+from hf_mlcl.evaluation.figures import PALETTE, draw_prr
 from hf_mlcl.study.cost import split_sizes
 from hf_mlcl.study.report import METRICS, corpus_title, metric_title
 from hf_mlcl.study.specification import Study
-from hf_mlcl.study.table import SETTING, finished, select, study_table
+from hf_mlcl.study.table import SETTING, finished, scalars, select, study_table
 
 EPOCHS, TEMPERATURE, ALPHA = (SETTING + name for name in ("num_train_epochs", "temperature", "loss_kwargs.alpha"))
 SHARE = "share"
@@ -29,7 +29,7 @@ SHARE = "share"
 def draw_data_share(table: pd.DataFrame, metric: str = "macro_f1", select_by: str = "validation_micro_f1") -> Any:
     """A metric against the share of the training data (``max_train_samples``)."""
     with_share = table.assign(**{SHARE: [100 * _share(row) for row in table.to_dict("records")]})
-    return draw_curves(with_share, SHARE, metric, "training data (%)", select_by)
+    return draw_curves(with_share, SHARE, "max_train_samples", metric, "training data (%)", select_by)
 
 
 def draw_epochs(table: pd.DataFrame, metric: str = "macro_f1", select_by: str = "validation_micro_f1") -> Any:
@@ -37,19 +37,21 @@ def draw_epochs(table: pd.DataFrame, metric: str = "macro_f1", select_by: str = 
     pretrained = table.get(f"{SETTING}pretrained", pd.Series(True, index=table.index))
     backbone = table.get(f"{SETTING}backbone", pd.Series("", index=table.index))
     at_random = table[pretrained.astype(str).eq("False") | backbone.eq("small")]
-    return draw_curves(at_random, EPOCHS, metric, "epochs from random initialisation", select_by)
+    label = "epochs from random initialisation"
+    return draw_curves(at_random, EPOCHS, "num_train_epochs", metric, label, select_by)
 
 
 def draw_alpha(table: pd.DataFrame, metric: str = "macro_f1", select_by: str = "validation_micro_f1") -> Any:
     """A metric against alpha, the weight of label overlap."""
-    return draw_curves(table, ALPHA, metric, "alpha", select_by)
+    return draw_curves(table, ALPHA, "loss_kwargs.alpha", metric, "alpha", select_by)
 
 
 def draw_prr_by_temperature(table: pd.DataFrame) -> Figure | None:
     """The Positive Regularisation Ratio at the end of training against temperature, a line a corpus and loss."""
     if "prr" not in table or TEMPERATURE not in table:
         return None
-    means = table.dropna(subset=["prr"]).pivot_table(index=TEMPERATURE, columns=["corpus", "loss"], values="prr")
+    table = _alike(table.dropna(subset=["prr", TEMPERATURE]), TEMPERATURE, "temperature", ["corpus", "loss"])
+    means = table.pivot_table(index=TEMPERATURE, columns=["corpus", "loss"], values="prr")
     means = means.dropna(axis=1)
     if len(means) < 2 or means.empty:
         return None
@@ -58,24 +60,31 @@ def draw_prr_by_temperature(table: pd.DataFrame) -> Figure | None:
 
 
 def draw_space(table: pd.DataFrame) -> Figure | None:
-    """Alignment against uniformity of each loss, means over all its runs on a corpus."""
-    if not {"alignment", "uniformity"} <= set(table.columns) or table.empty:
+    """Alignment against uniformity, a panel a corpus: means over all runs of each loss, lower left is best."""
+    if not {"alignment", "uniformity"} <= set(table.columns):
         return None
-    means = table.groupby(["corpus", "loss"], sort=False)[["alignment", "uniformity"]].mean().dropna()
-    several = means.index.get_level_values("corpus").nunique() > 1
-    spaces = {
-        (f"{corpus_title(corpus)}, {loss}" if several else str(loss)): SpaceQuality(row["alignment"], row["uniformity"])
-        for (corpus, loss), row in means.iterrows()
-    }
-    return draw_space_quality(spaces) if len(spaces) > 1 else None
+    means = table.groupby(["corpus", "loss"], sort=False)[["alignment", "uniformity"]].mean().dropna().reset_index()
+    if means["loss"].nunique() < 2:
+        return None
+    figure, panels = _panels(means, ["corpus"])
+    colours = _colours(means["loss"])
+    for axes, (_, rows) in panels:
+        for point in rows.to_dict("records"):
+            style = {"s": 60, "color": colours[point["loss"]], "label": point["loss"]}
+            axes.scatter(point["uniformity"], point["alignment"], **style)
+        axes.margins(0.15)
+        axes.set(xlabel="uniformity (lower is better)", ylabel="alignment (lower is better)")
+    _legend(figure)
+    return figure
 
 
-def draw_curves(table: pd.DataFrame, x: str, metric: str, x_label: str, select_by: str) -> Figure | None:
+def draw_curves(table: pd.DataFrame, x: str, argument: str, metric: str, x_label: str, select_by: str) -> Figure | None:
     """A metric against a column of the table: a panel a corpus, a line a loss.
 
     Args:
         table: Finished runs; see `study_table`.
         x: The column.
+        argument: The argument behind it. The runs of a line differ in nothing else but seed and searched values.
         metric: Name of a test metric without ``test_``, or of another as it is.
         x_label: Its axis.
         select_by: Chooses among searched values, see `select`.
@@ -92,25 +101,20 @@ def draw_curves(table: pd.DataFrame, x: str, metric: str, x_label: str, select_b
     panel = ["corpus", "group"] if _varies(table, ["corpus", "group", line], x) else ["corpus"]
     if not _varies(table, [*panel, line], x):
         return None
-    table = select(table, select_by, keys=[*panel, line, x])
-    panels = list(table.groupby(panel, sort=False))
+    table = select(_alike(table, x, argument, [*panel, line]), select_by, keys=[*panel, line, x])
+    table = table[table.groupby([*panel, line])[x].transform("nunique") > 1]  # a single point is no line
     style = METRICS.get(metric)
     factor = style.factor if style else 1.0
-    figure = Figure(figsize=(max(5.2, 4.2 * len(panels)), 3.9), layout="constrained")
-    colours = dict(zip(table[line].unique(), PALETTE * len(table), strict=False))
-    several = table["group"].nunique() > 1 and "group" in panel
-    for axes, (key, rows) in zip(np.atleast_1d(figure.subplots(1, len(panels))), panels, strict=True):
+    figure, panels = _panels(table, panel)
+    colours = _colours(table[line])
+    for axes, (_, rows) in panels:
         for name, runs in rows.groupby(line, sort=False):
             points = factor * runs.groupby(x)[y].agg(["mean", "std"]).fillna(0)
             axes.plot(points.index, points["mean"], marker="o", markersize=4, color=colours[name], label=name)
             band = (points["mean"] - points["std"], points["mean"] + points["std"])
             axes.fill_between(points.index, *band, color=colours[name], alpha=0.15, linewidth=0)
-        axes.set_title(corpus_title(key[0]) + (f", {key[1]}" if several else ""), fontsize=11)
         axes.set(xlabel=x_label, ylabel=metric_title(metric))
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.grid(alpha=0.25, linewidth=0.6)
-        axes.set_axisbelow(True)
-    axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
+    _legend(figure)
     return figure
 
 
@@ -183,11 +187,56 @@ def save_figures(
     return drawn, missing
 
 
+def _panels(table: pd.DataFrame, keys: Sequence[str]) -> tuple[Figure, list[tuple[Any, Any]]]:
+    """A figure with a panel for each group of rows, and the panels with their groups."""
+    groups = list(table.groupby(list(keys), sort=False))
+    figure = Figure(figsize=(max(5.2, 4.2 * len(groups)), 3.9), layout="constrained")
+    every = np.atleast_1d(figure.subplots(1, len(groups)))
+    for axes, (key, _) in zip(every, groups, strict=True):
+        axes.set_title(", ".join([corpus_title(key[0]), *(name for name in key[1:] if name != "default")]), fontsize=11)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(alpha=0.25, linewidth=0.6)
+        axes.set_axisbelow(True)
+    return figure, list(zip(every, groups, strict=True))
+
+
+def _colours(names: pd.Series) -> dict[str, str]:
+    return dict(zip(names.unique(), PALETTE * len(names), strict=False))
+
+
+def _legend(figure: Figure) -> None:
+    """One legend for all panels, each name once."""
+    named = {
+        label: handle for axes in figure.axes for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
+    }
+    figure.legend(list(named.values()), list(named), frameon=False, loc="outside right center")
+
+
 def _share(row: dict[Any, Any]) -> float:
     """Part of the corpus's training rows that a run learned from."""
     rows = split_sizes(row[f"{SETTING}corpus"], row.get(f"{SETTING}size", "full")).train
     most = row.get(f"{SETTING}max_train_samples")
     return 1.0 if most is None or most != most else min(1.0, float(most) / rows)
+
+
+def _alike(table: pd.DataFrame, x: str, argument: str, keys: Sequence[str]) -> pd.DataFrame:
+    """Of each line's runs those that differ in one argument only; of several such sets the one with the most points.
+
+    A study may vary several things, one at a time: a point of one figure must not be drawn into another.
+    """
+
+    def context(row: dict[Any, Any]) -> str:
+        searched = json.loads(row["choice"]).keys() - {argument}
+        free = {argument, "seed", "corpus", "loss", *searched}
+        fixed = [item for item in scalars(json.loads(row["arguments"])) if item[0] not in free]
+        return json.dumps([sorted(searched), sorted(fixed)])
+
+    table = table.assign(context=[context(row) for row in table.to_dict("records")])
+    kept = []
+    for _, runs in table.groupby(list(keys), sort=False):
+        points = runs.groupby("context", sort=False)[x].nunique()
+        kept.append(runs[runs["context"] == points.idxmax()])
+    return pd.concat(kept) if kept else table
 
 
 def _varies(table: pd.DataFrame, keys: Sequence[str], x: str) -> bool:

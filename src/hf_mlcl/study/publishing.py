@@ -9,7 +9,7 @@ import pandas as pd
 
 from hf_mlcl.study.figures import FIGURES, save_figures
 from hf_mlcl.study.rendering import html_page, html_picture, to_html, to_latex, to_markdown
-from hf_mlcl.study.report import ReportTable, report_tables, space_table
+from hf_mlcl.study.report import ReportTable, report_tables, space_tables
 from hf_mlcl.study.specification import Study
 from hf_mlcl.study.table import save_table, study_table
 
@@ -46,7 +46,5 @@ def publish(study: Study, table: pd.DataFrame | None = None, per: str = "metric"
 
 
 def all_tables(study: Study, table: pd.DataFrame, per: str = "metric") -> list[ReportTable]:
-    """The report's tables, and that of alignment and uniformity where the runs have them."""
-    tables = report_tables(study, table, per=per)
-    space = space_table(study, table)
-    return tables if space is None or not space.columns else [*tables, space]
+    """The report's tables, and those of alignment and uniformity where the runs have them."""
+    return [*report_tables(study, table, per=per), *space_tables(study, table)]

@@ -34,7 +34,8 @@ table { border-collapse: collapse; border-top: 2px solid; border-bottom: 2px sol
 th, td { padding: .18rem .7rem; text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 th { font-weight: 600; text-align: center; }
 th.level { border-bottom: 1px solid #999; }
-td:first-child, th:first-child { text-align: left; font-family: ui-monospace, monospace; }
+td:first-child { text-align: left; font-family: ui-monospace, monospace; }
+th.loss { text-align: left; vertical-align: bottom; }
 tr.group th { border-top: 1px solid #999; text-align: left; font: 600 13px system-ui, sans-serif; color: #555; }
 td.paper, th.paper { color: #666; }
 .deviation { color: #777; font-size: 85%; }
@@ -62,7 +63,8 @@ def to_markdown(table: ReportTable) -> str:
     lines.append("| " + " | ".join(["loss", *(_markdown(" ".join(column)) for column in table.columns)]) + " |")
     lines.append("|---" * (1 + len(table.columns)) + "|")
     for row in table.rows:
-        lines.append("| " + " | ".join([f"`{row.loss}`", *map(_markdown_cell, row.cells)]) + " |")
+        loss = row.loss.replace("|", r"\|")  # the only thing that is special within code in a table
+        lines.append("| " + " | ".join([f"`{loss}`", *map(_markdown_cell, row.cells)]) + " |")
     return "\n".join([*lines, "", *(f"- {_markdown(note)}" for note in table.notes)])
 
 
@@ -103,7 +105,7 @@ def to_html(table: ReportTable) -> str:
     levels = len(table.columns[0]) if table.columns else 0
     heads = []
     for level in range(levels):
-        first = f'<th rowspan="{levels}">loss</th>' if level == 0 else ""
+        first = f'<th class="loss" rowspan="{levels}">loss</th>' if level == 0 else ""
         cells = []
         for heading, span in _spans(table.columns, level):
             kind = "level" if level < levels - 1 else _kind(heading)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -118,6 +118,8 @@ def report_tables(
         return []
     builder = _Builder(study, table, select(done, study.report.select_by), paper, underline_second)
     metrics = [metric for metric in metrics or study.report.metrics if _column_of(done, metric) is not None]
+    if not metrics:
+        return []
     settings = study.names("setting")
     if per == "metric":
         return [
@@ -133,8 +135,8 @@ def report_tables(
     ]
 
 
-def space_table(study: Study, table: pd.DataFrame | None = None) -> ReportTable | None:
-    """The paper's table of alignment and uniformity: the best of a column bold, the second underlined."""
+def space_tables(study: Study, table: pd.DataFrame | None = None) -> list[ReportTable]:
+    """The paper's table of alignment and uniformity, one a setting: best of a column bold, second underlined."""
     tables = report_tables(
         replace(study, report=replace(study.report, test="none")),
         table,
@@ -142,7 +144,9 @@ def space_table(study: Study, table: pd.DataFrame | None = None) -> ReportTable 
         metrics=("uniformity", "alignment"),
         underline_second=True,
     )
-    return replace(tables[0], title="Uniformity and alignment (lower is better)") if tables else None
+    title = "Uniformity and alignment (lower is better)"
+    several = len(tables) > 1
+    return [replace(each, title=f"{title}, {each.title}" if several else title) for each in tables if each.columns]
 
 
 def metric_title(metric: str) -> str:
@@ -295,7 +299,7 @@ class _Builder:
             places = [self.heading(place) for place, comparison in comparisons if comparison.test == test]
             if places:
                 where = "" if len(places) == len(comparisons) else f" ({_listed(places)})"
-                notes.append(_TEST_NOTES[test](self.study.report.level) + where + ".")
+                notes.append(self._test_note(test) + where + ".")
         searched = sorted({name for run in self.study.runs for name in run.choice})
         if searched:
             notes.append(
@@ -314,6 +318,16 @@ class _Builder:
             notes.append(f"Runs of several versions of hf-mlcl: {', '.join(sorted(versions.unique()))}.")
         return notes
 
+    def _test_note(self, test: str) -> str:
+        if test == "none":
+            second = "; underlined: the second" if self.second else ""
+            untested = "" if self.study.report.test == "none" else "; nothing could be tested"
+            return f"Bold: the best of a column{second}{untested}"
+        level = self.study.report.level
+        return (
+            f"Bold: the best of a column and those not significantly different from it at {level:.0%} ({_TESTS[test]})"
+        )
+
     def _seeds_note(self) -> str:
         counts = self.chosen.groupby(["corpus", "loss", "group"])["seed"].nunique()
         fewest, most = int(counts.min()), int(counts.max())
@@ -323,16 +337,10 @@ class _Builder:
         return f"Mean ± standard deviation over {number} seeds."
 
 
-_TEST_NOTES: dict[str, Callable[[float], str]] = {
-    "seeds": lambda level: (
-        f"Bold: the best of a column and those not significantly different from it at {level:.0%} "
-        "(paired t-test over seeds, two-sided, corrected after Holm)"
-    ),
-    "examples": lambda level: (
-        f"Bold: the best of a column and those not significantly different from it at {level:.0%} (paired approximate "
-        "randomisation over test examples, two-sided, corrected after Holm; it says nothing about other seeds)"
-    ),
-    "none": lambda level: "Bold: the best of a column; nothing could be tested",
+_TESTS = {
+    "seeds": "paired t-test over seeds, two-sided, corrected after Holm",
+    "examples": "paired approximate randomisation over test examples, two-sided, corrected after Holm; it says nothing "
+    "about other seeds",
 }
 
 

@@ -175,9 +175,9 @@ class _Work:
                 self.settle(run)
 
     def start(self, context: Any, claim: Claim, slot: int, slots: int, devices: Sequence[str]) -> None:
-        arguments = (claim, self.runner, self.study.keep, slots if not devices else 1)
-        process = context.Process(target=_in_own_process, args=arguments, name=claim.run.id)
         with _environment({"CUDA_VISIBLE_DEVICES": devices[slot % len(devices)]} if devices else {}):
+            arguments = (claim, self.runner, self.study.keep, slots if not devices else 1, dict(os.environ))
+            process = context.Process(target=_in_own_process, args=arguments, name=claim.run.id)
             process.start()
         self.jobs.append(_Job(claim, process, slot, time.monotonic()))
         self.say(f"started {claim.run.title}" + (f" (attempt {claim.attempt})" if claim.attempt > 1 else ""))
@@ -219,7 +219,8 @@ class _Work:
 # In a run's own process -----------------------------------------------------------------------------------------------
 
 
-def _in_own_process(claim: Claim, runner: Runner, keep: str, share: int) -> None:
+def _in_own_process(claim: Claim, runner: Runner, keep: str, share: int, environment: Mapping[str, str]) -> None:
+    os.environ.update(environment)  # the server that processes are copied from has that of its own beginning
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the worker, which then ends this process
     threading.Thread(target=_end_with_parent, daemon=True).start()
     log = os.open(claim.folder / "log.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)

@@ -25,9 +25,10 @@ def study_table(study: Study) -> pd.DataFrame:
         study: The study; its folder is read.
 
     Returns:
-        ``id``, ``corpus``, ``loss``, ``group`` (the name of the setting in the study file), ``seed``, ``choice`` (the
-        searched values as JSON), ``state``, ``attempts``, ``error``, ``started``, ``finished``; then the metrics under
-        their own names, and ``setting.…``, ``seconds.…``, ``version.…``, ``machine.…``.
+        ``id``, ``corpus``, ``loss``, ``group`` (the name of the setting in the study file), ``seed``, ``choice`` and
+        ``arguments`` (the searched values, and all that the study file sets, as JSON), ``state``, ``attempts``,
+        ``error``, ``started``, ``finished``; then the metrics under their own names, and ``setting.…``,
+        ``seconds.…``, ``version.…``, ``machine.…``.
     """
     work_list = WorkList(study.output_dir)
     return pd.DataFrame([_row(work_list, work_list.status(run)) for run in study.runs])
@@ -103,6 +104,7 @@ def _row(work_list: WorkList, status: RunStatus) -> dict[str, Any]:
         "group": run.setting,
         "seed": run.seed,
         "choice": json.dumps(run.choice),
+        "arguments": json.dumps(run.arguments),
         "state": status.state,
         "attempts": status.attempts,
         "error": status.error.strip().splitlines()[-1] if status.error else None,
@@ -111,7 +113,7 @@ def _row(work_list: WorkList, status: RunStatus) -> dict[str, Any]:
     }
     settings = dict(run.arguments) if result is None else {**result["settings"], **run.arguments}
     row |= dict(result["metrics"]) if result else {}
-    row |= {SETTING + name: value for name, value in _scalars(settings)}
+    row |= {SETTING + name: value for name, value in scalars(settings)}
     if result:
         row |= {SECONDS + name: value for name, value in result["seconds"].items()}
         row |= {VERSION + name: value for name, value in result["versions"].items()}
@@ -119,11 +121,16 @@ def _row(work_list: WorkList, status: RunStatus) -> dict[str, Any]:
     return row
 
 
-def _scalars(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Settings by dotted name; lists as JSON."""
+def scalars(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Settings by dotted name; lists as JSON.
+
+    Example:
+        >>> list(scalars({"loss": "reg", "loss_kwargs": {"alpha": 1}}))
+        [('loss', 'reg'), ('loss_kwargs.alpha', 1)]
+    """
     for name, value in settings.items():
         if isinstance(value, Mapping):
-            yield from _scalars(value, f"{prefix}{name}.")
+            yield from scalars(value, f"{prefix}{name}.")
         elif value is not None:
             yield f"{prefix}{name}", json.dumps(value) if isinstance(value, list) else value
 

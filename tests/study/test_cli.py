@@ -1,0 +1,118 @@
+"""`hf-mlcl study` as a person uses it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from hf_mlcl.cli.study import study_app
+from hf_mlcl.study import WorkList
+from hf_mlcl.study.worklist import Worker
+from study.made import finished_study, run
+
+FILE = """
+corpora: [toy_text]
+losses: [bce, reg]
+defaults: {num_train_epochs: 1, max_train_samples: 32, max_eval_samples: 16, linear_epochs: 1, use_cpu: true}
+"""
+
+
+@pytest.fixture
+def call(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def call(*arguments):
+        return CliRunner().invoke(study_app, [str(argument) for argument in arguments])
+
+    return call
+
+
+@pytest.fixture
+def study(tmp_path):
+    runs = [
+        (run("toy_text", loss, seed), {"test_macro_f1": value + 0.01 * seed})
+        for loss, value in (("bce", 0.2), ("reg", 0.5))
+        for seed in range(3)
+    ]
+    return finished_study(tmp_path / "made", [*runs, (run("toy_text", "msc", 0), {})], metrics=("macro_f1",))
+
+
+def test_a_file_alone_is_run_and_reported(call, tmp_path):
+    (tmp_path / "mine.yaml").write_text(FILE)
+    answer = call("mine.yaml", "--set", "num_train_epochs=2")
+    assert answer.exit_code == 0, answer.output
+    assert "2 of 2 runs are finished, 0 failed" in answer.output
+    assert "Macro-F1" in answer.output
+    folder = tmp_path / "outputs" / "mine"
+    assert (folder / "runs.parquet").exists()
+    assert WorkList(folder).study().runs[0].arguments["num_train_epochs"] == 2
+    status = call("status", "mine.yaml")  # knows the runs that were planned, without --set
+    assert "2 runs: 2 finished" in status.output
+
+
+def test_status_counts_estimates_and_names_errors(call, study):
+    failed = study.runs[-1]
+    answer = call("status", study.output_dir)
+    assert "6 finished, 1 waiting" in answer.output
+    assert "about 60 s of one worker" in answer.output
+    WorkList(study.output_dir).claim(failed, Worker.this()).end("failed", "Traceback\nValueError: no [b]luck[/b]")
+    answer = call("status", study.output_dir)
+    assert "failed: ValueError: no [b]luck[/b]" in answer.output
+    found = json.loads(call("status", study.output_dir, "--json").output)
+    assert found["states"] == {"finished": 6, "failed": 1}
+    assert found["runs"][-1]["error"] == "ValueError: no [b]luck[/b]"
+
+
+def test_tables_in_every_format(call, study):
+    assert "51.00 ± 1.00*" in call("table", study.output_dir).output
+    assert "| `reg` | **51.00** ± 1.00 |" in call("table", study.output_dir, "--format", "markdown").output
+    assert r"\textbf{51.00}" in call("table", study.output_dir, "--format", "latex").output
+    assert "<strong>51.00</strong>" in call("table", study.output_dir, "--format", "html").output
+    found = json.loads(call("table", study.output_dir, "--json").output)
+    assert found["Macro-F1 (%)"][1]["bold"] is True
+
+
+def test_figures_that_cannot_be_drawn_are_named(call, study):
+    answer = call("figures", study.output_dir)
+    assert answer.exit_code == 1
+    assert "alpha: not drawn; it needs" in answer.stderr
+    assert call("figures", study.output_dir, "--name", "beta").exit_code == 2
+
+
+def test_cost_is_estimated_with_its_assumptions(call, tmp_path):
+    (tmp_path / "mine.yaml").write_text(FILE)
+    answer = call("cost", "mine.yaml")
+    assert answer.exit_code == 0, answer.output
+    assert "Assumed: 100 x 10^12 operations a second on texts" in answer.output
+    one, ten = (
+        json.loads(call("cost", "mine.yaml", "--tera-ops", rate, "--json").output)["costs"]["total"] for rate in (1, 10)
+    )
+    assert one["runs"] == 2
+    assert one["hours"] == pytest.approx(10 * ten["hours"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["none.yaml"], "There is no study file 'none.yaml'"),
+        (["status", "."], "holds no study yet"),
+        (["bad.yaml"], "there is no key 'corpra'. Nearest: corpora"),
+        (["good.yaml", "--set", "sed=1"], "no argument 'sed'"),
+    ],
+)
+def test_what_is_wrong_is_said_and_the_exit_code_is_2(call, tmp_path, arguments, said):
+    (tmp_path / "bad.yaml").write_text("corpra: [toy_text]")
+    (tmp_path / "good.yaml").write_text(FILE)
+    answer = call(*arguments)
+    assert answer.exit_code == 2
+    assert said in answer.stderr
+    assert "Traceback" not in answer.output
+
+
+def test_a_study_that_has_not_begun_has_no_table(call, tmp_path):
+    (tmp_path / "mine.yaml").write_text(FILE)
+    assert "No run is finished yet" in call("table", "mine.yaml").stderr
+    assert "2 runs: 2 waiting" in call("status", "mine.yaml").output

@@ -1,0 +1,110 @@
+"""Figures: every line shows the mean of its runs; what cannot be drawn is said."""
+
+from __future__ import annotations
+
+import matplotlib.image
+import numpy as np
+import pytest
+
+from hf_mlcl.study.cost import split_sizes
+from hf_mlcl.study.figures import (
+    draw_alpha,
+    draw_data_share,
+    draw_epochs,
+    draw_prr_by_temperature,
+    draw_space,
+    save_figures,
+)
+from hf_mlcl.study.table import study_table
+from study.made import finished_study, run
+
+SHARES = (250, 1000, 2500)
+
+
+def paper_like(folder):
+    """All that the paper's figures need, with scores that are known."""
+    rng = np.random.default_rng(0)
+    runs = []
+    for corpus in ("toy_text", "toy_images"):
+        for seed in range(3):
+            for loss, strength in (("zlpr", 0.1), ("reg", 0.2)):
+                for step, rows in enumerate(SHARES):
+                    scores = {"test_macro_f1": strength + 0.1 * step + 0.01 * seed}
+                    runs.append((run(corpus, loss, seed, f"{rows} rows", max_train_samples=rows), scores))
+                for epochs in (5, 10, 20, 40):
+                    more = {"num_train_epochs": epochs, "pretrained": False}
+                    scores = {"test_macro_f1": strength + 0.1 * np.log(epochs) + 0.01 * rng.normal()}
+                    runs.append((run(corpus, loss, seed, f"{epochs} epochs", **more), scores))
+            for temperature in (0.05, 0.1, 0.2, 0.5):
+                scores = {"prr": 0.45 - 0.2 * temperature + 0.01 * seed, "alignment": 0.3, "uniformity": -2.0}
+                setting = f"temperature {temperature}"
+                runs.append((run(corpus, "reg", seed, setting, temperature=temperature), scores))
+            for alpha in (0.0, 0.5, 1.0):
+                choice = {"loss_kwargs.alpha": alpha}
+                for loss in ("reg", "wo_reg"):
+                    scores = {"test_macro_f1": 0.5 + 0.1 * alpha, "validation_micro_f1": 0.5, "alignment": 0.5 + alpha}
+                    scores["uniformity"] = -1.0 - alpha
+                    runs.append((run(corpus, loss, seed, "alpha", choice, loss_kwargs={"alpha": alpha}), scores))
+    return finished_study(folder, runs)
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    return paper_like(tmp_path_factory.mktemp("study"))
+
+
+@pytest.fixture(scope="module")
+def table(study):
+    return study_table(study)
+
+
+def lines(figure, panel=0):
+    return {line.get_label(): np.transpose(line.get_data()) for line in figure.axes[panel].lines}
+
+
+def test_macro_f1_against_the_share_of_training_data(table):
+    figure = draw_data_share(table)
+    assert [axes.get_title() for axes in figure.axes] == ["toy_text", "toy_images"]
+    drawn = lines(figure)
+    assert set(drawn) == {"zlpr", "reg"}
+    expected = [[100 * rows / split_sizes("toy_text").train, 100 * (0.21 + 0.1 * i)] for i, rows in enumerate(SHARES)]
+    np.testing.assert_allclose(drawn["reg"], expected)
+
+
+def test_macro_f1_against_epochs_only_of_runs_from_random_weights(table):
+    drawn = lines(draw_epochs(table))
+    assert drawn["reg"][:, 0].tolist() == [5, 10, 20, 40]
+    assert draw_epochs(table[~table["group"].str.endswith("epochs")]) is None
+
+
+def test_prr_against_temperature(table):
+    drawn = lines(draw_prr_by_temperature(table))
+    np.testing.assert_allclose(drawn["toy_text, reg"], [[t, 100 * (0.46 - 0.2 * t)] for t in (0.05, 0.1, 0.2, 0.5)])
+
+
+def test_macro_f1_against_alpha(table):
+    drawn = lines(draw_alpha(table))
+    np.testing.assert_allclose(drawn["wo_reg"], [[0, 50], [0.5, 55], [1, 60]])
+
+
+def test_alignment_and_uniformity_of_each_loss(table):
+    figure = draw_space(table[table["group"] == "alpha"])
+    assert [axes.get_title() for axes in figure.axes] == ["toy_text", "toy_images"]
+    drawn = {dots.get_label(): dots.get_offsets().tolist() for dots in figure.axes[0].collections}
+    assert drawn == {"reg": [[-1.5, 1.0]], "wo_reg": [[-1.5, 1.0]]}  # uniformity, alignment: means over alpha
+
+
+def test_what_can_be_drawn_is_and_the_rest_says_what_it_needs(study, tmp_path):
+    drawn, missing = save_figures(study, tmp_path / "all")
+    assert set(drawn) == {"data_share", "epochs", "prr", "space", "alpha"}
+    assert missing == {}
+    for path in drawn.values():
+        picture = matplotlib.image.imread(path)
+        assert picture.shape[0] > 300
+        assert picture[..., :3].std() > 0.05
+    one = finished_study(tmp_path / "one", [(run("toy_text", "reg", 0), {"test_macro_f1": 0.5})])
+    drawn, missing = save_figures(one, tmp_path / "one")
+    assert drawn == {}
+    assert "several loss_kwargs.alpha" in missing["alpha"]
+    with pytest.raises(ValueError, match="There is no figure beta"):
+        save_figures(one, tmp_path, names=["beta"])

@@ -1,0 +1,239 @@
+"""Tables: the right numbers in bold, everything escaped, the paper's numbers where they belong."""
+
+from __future__ import annotations
+
+import html.parser
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from hf_mlcl.experiments.decisions import save_decisions
+from hf_mlcl.study.publishing import publish
+from hf_mlcl.study.rendering import html_page, to_html, to_latex, to_markdown
+from hf_mlcl.study.report import Cell, ReportTable, Row, report_tables, report_values, space_tables
+from hf_mlcl.study.table import save_table, select, study_table
+from study.made import finished_study, run
+
+MACRO = {  # the answer is known from test_significance: zlpr and reg win, wo_reg is always a little worse
+    "zlpr": [0.80, 0.82, 0.81, 0.83, 0.80],
+    "reg": [0.81, 0.80, 0.82, 0.81, 0.81],
+    "wo_reg": [0.79, 0.81, 0.80, 0.82, 0.79],
+    "reg+zlpr": [0.50, 0.55, 0.52, 0.57, 0.51],
+}
+
+
+@pytest.fixture
+def study(tmp_path):
+    runs = [
+        (
+            run("aapd", loss, seed, size, size=size, backbone="roberta-base"),
+            {"test_macro_f1": value - shift, "test_hamming_loss": 1 - value},
+        )
+        for size, shift in (("full", 0.0), ("small", 0.1))
+        for loss, values in MACRO.items()
+        for seed, value in enumerate(values)
+    ]
+    return finished_study(tmp_path, runs, metrics=("macro_f1", "hamming_loss"))
+
+
+def test_means_deviations_and_bold_are_those_of_the_runs(study):
+    table = report_tables(study)[0]
+    assert table.title == "Macro-F1 (%)"
+    cells = {(value["loss"], value["column"]): value for value in report_values(table)}
+    for loss, values in MACRO.items():
+        cell = cells[loss, "AAPD full ours"]
+        assert float(cell["value"]) == pytest.approx(100 * np.mean(values), abs=0.006)
+        assert float(cell["deviation"]) == pytest.approx(100 * np.std(values, ddof=1), abs=0.006)
+        assert cell["bold"] == (loss in ("zlpr", "reg"))
+    assert [row.loss for row in table.rows] == ["zlpr", "reg", "wo_reg", "reg+zlpr"]
+    assert [row.group for row in table.rows] == ["Losses on logits", *["Contrastive losses"] * 2, "Joined losses"]
+    assert any("paired t-test over seeds" in note and "5%" in note for note in table.notes)
+    assert any("over 5 seeds" in note for note in table.notes)
+
+
+def test_lower_hamming_loss_is_better(study):
+    table = report_tables(study)[1]
+    bold = {value["loss"] for value in report_values(table) if value["bold"] and "full" in value["column"]}
+    assert bold == {"zlpr", "reg"}
+    assert report_values(table)[0]["value"] == f"{1 - np.mean(MACRO['zlpr']):.4f}"
+
+
+def test_full_and_small_stand_side_by_side_each_beside_the_papers_number(study):
+    table = report_tables(study)[0]
+    assert table.columns == [
+        ("AAPD", "full", "ours"), ("AAPD", "full", "paper"), ("AAPD", "small", "ours"), ("AAPD", "small", "paper")
+    ]  # fmt: skip
+    by_loss = {row.loss: row.cells for row in table.rows}
+    assert [by_loss["reg"][1].value, by_loss["reg"][3].value] == ["61.28", "52.30"]
+    assert by_loss["reg+zlpr"][1] is None  # the paper has no such loss
+    assert any("arXiv:2412.00101" in note and "roberta-base" in note for note in table.notes)
+    assert report_tables(study, paper=False)[0].columns == [("AAPD", "full"), ("AAPD", "small")]
+
+
+def test_a_table_a_setting_has_the_metrics_side_by_side_as_in_the_paper(study):
+    full, small = report_tables(study, per="setting", paper=False)
+    assert (full.title, small.title) == ("full", "small")
+    assert full.columns == [("AAPD", "Macro-F1 (%)"), ("AAPD", "Hamming loss")]
+    with pytest.raises(ValueError, match="per must be 'metric' or 'setting'"):
+        report_tables(study, per="corpus")
+
+
+def test_with_one_seed_the_test_examples_decide(tmp_path):
+    rng = np.random.default_rng(0)
+    truth = rng.random((400, 5)) < 0.3
+    rates = {"bce": 0.05, "zlpr": 0.05, "reg": 0.2}
+    runs = [(run("toy_text", loss, 0), {"test_micro_f1": 1 - rate}) for loss, rate in rates.items()]
+    study = finished_study(tmp_path, runs, metrics=("micro_f1",))
+    for each, rate in zip(study.runs, rates.values(), strict=True):
+        work = tmp_path / "runs" / each.id / "work"
+        work.mkdir()
+        save_decisions(work, truth, truth ^ (rng.random(truth.shape) < rate))
+    (table,) = report_tables(study)
+    assert {value["loss"] for value in report_values(table) if value["bold"]} == {"bce", "zlpr"}
+    assert table.notes[0] == "One seed."
+    assert "over test examples" in table.notes[1]
+    (tmp_path / "runs" / study.runs[0].id / "work" / "test_decisions.npz").unlink()
+    (table,) = report_tables(study)
+    assert {value["loss"] for value in report_values(table) if value["bold"]} == {"bce"}
+    assert "nothing could be tested" in table.notes[1]
+
+
+def test_searched_values_are_chosen_by_the_mean_on_validation_and_not_on_test(tmp_path):
+    runs = [
+        (
+            run("aapd", "reg", seed, choice={"learning_rate": rate}, learning_rate=rate),
+            {"validation_micro_f1": validation[seed], "test_macro_f1": test},
+        )
+        for rate, validation, test in ((1e-3, [0.9, 0.1], 0.7), (1e-4, [0.6, 0.6], 0.5))
+        for seed in (0, 1)
+    ]
+    study = finished_study(tmp_path, runs, metrics=("macro_f1",))
+    (table,) = report_tables(study, paper=False)
+    assert [value["value"] for value in report_values(table)] == ["50.00"]
+    assert any("learning_rate" in note and "validation_micro_f1" in note for note in table.notes)
+
+
+def test_choosing_by_a_metric_that_is_not_there_is_an_error():
+    table = pd.DataFrame(
+        [{"corpus": "c", "loss": "l", "group": "g", "choice": c, "validation_accuracy": 1} for c in "ab"]
+    )
+    with pytest.raises(ValueError, match=r"select_by.*'validation_micro_f1'.*They have validation_accuracy"):
+        select(table, "validation_micro_f1")
+
+
+def test_what_is_not_finished_is_left_out_and_said(tmp_path):
+    runs = [
+        (run("aapd", "bce", 0), {"test_macro_f1": 0.5}),
+        (run("aapd", "reg", 0), {}),
+        (run("rcv1", "bce", 0), {}),
+    ]
+    study = finished_study(tmp_path, runs, metrics=("macro_f1", "mAP"))
+    (table,) = report_tables(study)
+    assert [row.loss for row in table.rows] == ["bce"]
+    assert [column[0] for column in table.columns] == ["AAPD", "AAPD"]
+    assert any("2 of 3 runs are not finished" in note for note in table.notes)
+    assert report_tables(finished_study(tmp_path / "none", runs[1:])) == []
+
+
+def test_the_table_of_the_space_has_the_best_bold_and_the_second_underlined(tmp_path):
+    values = {"base": (0.48, -1.67), "reg": (0.40, -1.72), "msc": (0.50, -1.66)}
+    runs = [
+        (run("voc2007", loss, 0), {"alignment": alignment, "uniformity": uniformity})
+        for loss, (alignment, uniformity) in values.items()
+    ]
+    (table,) = space_tables(finished_study(tmp_path, runs))
+    assert "Bold: the best of a column; underlined: the second." in table.notes
+    assert table.columns[0] == ("PASCAL", "Uniformity", "ours")
+    rows = {row.loss: row.cells for row in table.rows}
+    assert (rows["reg"][0].bold, rows["base"][0].underlined, rows["msc"][0].underlined) == (True, True, False)
+    assert rows["reg"][3].value == "0.400"  # the paper's, beside ours
+
+
+NASTY = ReportTable(
+    "50% of <b> & {x}_y | z",
+    [("A&B_1", "ours"), ("A&B_1", "paper"), ("C|D", "ours")],
+    [
+        Row("Losses on logits", "my_loss|<i>", [Cell("1.0", "0.1", bold=True), Cell("2.0"), None]),
+        Row("Contrastive losses", "reg+zlpr", [Cell("-3.0", underlined=True), None, Cell("4.0")]),
+    ],
+    ["p < 5% # $ ~ ^ \\ end"],
+)
+
+
+class Reader(html.parser.HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.tags, self.text = [], []
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+def test_html_is_escaped_and_its_rows_are_complete():
+    reader = Reader()
+    reader.feed(html_page("a < b", "x & y", [to_html(NASTY)]))
+    assert "b" not in reader.tags
+    assert "i" not in reader.tags
+    assert {"my_loss|<i>", "A&B_1", NASTY.title, NASTY.notes[0], "x & y"} <= set(reader.text)
+    source = to_html(NASTY)
+    assert "<strong>1.0</strong>" in source
+    assert "<u>-3.0</u>" in source
+    for row in re.findall(r"<tr>(?!<th).*?</tr>", source):
+        assert row.count("<td") == 1 + len(NASTY.columns)
+    assert 'colspan="2">A&amp;B_1' in source
+
+
+def test_latex_is_escaped_and_its_rows_are_complete():
+    source = to_latex(NASTY)
+    assert r"50\% of $<$b$>$ \& \{x\}\_y | z" in source
+    assert r"p $<$ 5\% \# \$ \textasciitilde{} \textasciicircum{} \textbackslash{} end" in source
+    assert r"\multicolumn{2}{c}{A\&B\_1}" in source
+    assert r"\texttt{my\_loss|$<$i$>$} & \textbf{1.0} {\scriptsize $\pm$ 0.1} & 2.0 &  \\" in source
+    assert r"$\mathcal{L}_{\text{REG}} + \mathcal{L}_{\text{ZLPR}}$ & \underline{$-$3.0} &  & 4.0 \\" in source
+    assert r"\cmidrule(lr){2-3} \cmidrule(lr){4-4}" in source
+    assert source.count("{") == source.count("}")
+    without_escapes = re.sub(r"\\[&%$#_{}\\]", "", source)
+    assert without_escapes.count("$") % 2 == 0
+    for line in source.splitlines():
+        if line.startswith((r"\texttt", r"$\mathcal")):
+            assert len(re.findall(r"(?<!\\)&", line)) == len(NASTY.columns)
+
+
+def test_markdown_is_escaped_and_its_rows_are_complete():
+    lines = to_markdown(NASTY).splitlines()
+    assert lines[0] == r"**50% of \<b\> & {x}\_y \| z**"
+    rows = [line for line in lines if line.startswith("|")]
+    assert all(len(re.findall(r"(?<!\\)\|", line)) == 2 + len(NASTY.columns) for line in rows), rows
+    assert "**1.0** ± 0.1" in rows[2]
+
+
+def test_every_run_is_a_row_of_parquet_and_csv(tmp_path):
+    runs = [
+        (run("aapd", "bce", 0, learning_rate=1e-5, loss_kwargs={}), {"test_macro_f1": 0.1}),
+        (
+            run("aapd", "reg", 0, learning_rate=1e-5, loss_kwargs={"alpha": 1}, max_steps="mixed"),
+            {"test_macro_f1": 1 / 3},
+        ),
+        (run("aapd", "msc", 0, max_steps=5), {}),
+    ]
+    study = finished_study(tmp_path, runs)
+    parquet, csv = save_table(study_table(study), tmp_path)
+    for table in (pd.read_parquet(parquet), pd.read_csv(csv)):
+        assert list(table["loss"]) == ["bce", "reg", "msc"]
+        assert list(table["state"]) == ["finished", "finished", "waiting"]
+        assert table["test_macro_f1"].tolist()[:2] == [0.1, 1 / 3]
+        assert table["setting.loss_kwargs.alpha"].tolist()[1] == 1
+        assert table["seconds.total"].tolist()[0] == 60
+        assert table["version.torch"].tolist()[0] == "2.15.0"
+
+
+def test_everything_is_published(study):
+    names = {path.name for path in publish(study)}
+    assert names >= {"runs.parquet", "runs.csv", "report.md", "report.tex", "report.html"}
+    assert "A &amp; B." in (study.output_dir / "report.html").read_text()
+    assert not list(study.output_dir.glob(".*part*"))

@@ -1,0 +1,214 @@
+"""From a study file to its runs."""
+
+from __future__ import annotations
+
+import pytest
+
+from hf_mlcl.study import StudyError, load_study
+from hf_mlcl.study.yaml_file import parse_yaml
+
+FILE = """
+name: example
+defaults: {num_train_epochs: 2, learning_rate: 5e-5}
+corpora: [toy_text, toy_images]
+losses: [bce, reg]
+seeds: [0, 1, 2]
+"""
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(text):
+        path = tmp_path / "example.yaml"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+def test_runs_are_the_product_of_corpora_losses_and_seeds(write):
+    study = load_study(write(FILE))
+    assert len(study.runs) == 2 * 2 * 3 == len({run.id for run in study.runs})
+    run = study.runs[0]
+    assert run.arguments == {
+        "corpus": "toy_text", "loss": "bce", "seed": 0, "num_train_epochs": 2, "learning_rate": 5e-5
+    }  # fmt: skip
+    assert (study.name, str(study.output_dir)) == ("example", "outputs/example")
+    assert [run.seed for run in study.runs] == sorted(run.seed for run in study.runs)  # every loss has a seed early
+
+
+def test_later_blocks_go_over_earlier_ones(write):
+    study = load_study(
+        write(
+            """
+            defaults: {num_train_epochs: 1, learning_rate: 1.0, weight_decay: 1.0, max_length: 1, warmup_steps: 1.0}
+            corpora: {toy_text: {learning_rate: 2.0, weight_decay: 2.0, max_length: 2, warmup_steps: 2.0}}
+            losses: {reg: {weight_decay: 3.0, max_length: 3, warmup_steps: 3.0}}
+            settings: {one: {max_length: 4, warmup_steps: 4.0}}
+            overrides: [{when: {kind: contrastive}, warmup_steps: 5.0}]
+            """
+        ),
+        ["temperature=0.5"],
+    )
+    (run,) = study.runs
+    names = ("num_train_epochs", "learning_rate", "weight_decay", "max_length", "warmup_steps", "temperature")
+    assert [run.arguments[name] for name in names] == [1, 2.0, 3.0, 4, 5.0, 0.5]
+
+
+def test_hyperparameters_of_a_loss_are_merged_by_name(write):
+    study = load_study(write(FILE + "overrides: [{when: {loss: reg}, loss_kwargs: {alpha: 1}}]"), ["losses=[reg]"])
+    assert study.runs[0].arguments["loss_kwargs"] == {"alpha": 1}
+    study = load_study(
+        write("corpora: [toy_text]\nlosses: {reg: {loss_kwargs: {alpha: 1}}}"), ["loss_kwargs.chunk_size=8"]
+    )
+    assert study.runs[0].arguments["loss_kwargs"] == {"alpha": 1, "chunk_size": 8}
+
+
+def test_searched_values_are_all_tried_and_a_later_value_ends_the_search(write):
+    text = (
+        FILE
+        + """
+overrides:
+  - {when: {loss: reg}, search: {learning_rate: [1e-3, 1e-4], loss_kwargs.alpha: [0, 1]}}
+  - {when: {loss: reg, corpus: toy_images}, learning_rate: 0.1}
+"""
+    )
+    runs = load_study(write(text), ["seeds=[7]"]).runs
+    tried = [(run.corpus, run.arguments["learning_rate"], run.choice) for run in runs if run.loss == "reg"]
+    assert [rate for corpus, rate, _ in tried if corpus == "toy_text"] == [1e-3, 1e-3, 1e-4, 1e-4]
+    assert [choice for corpus, _, choice in tried if corpus == "toy_images"] == [
+        {"loss_kwargs.alpha": 0}, {"loss_kwargs.alpha": 1}
+    ]  # fmt: skip
+    assert all(run.choice == {} for run in runs if run.loss == "bce")
+
+
+def test_the_word_recipe_searches_what_the_paper_tried(write):
+    text = "corpora: [aapd]\nlosses: [zlpr, msc, reg]\nsettings: {full: {}, small: {size: small}}\n"
+    runs = load_study(write(text + "defaults: {search: recipe}")).runs
+    count = {
+        (setting, loss): sum(run.setting == setting and run.loss == loss for run in runs)
+        for setting in ("full", "small")
+        for loss in ("zlpr", "msc", "reg")
+    }
+    # 4 epochs x 2 rates x 2 batches; 2 epochs x 2 rates (x 2 alphas where there is one; small: x 2 batches)
+    assert count == {
+        ("full", "zlpr"): 16, ("full", "msc"): 4, ("full", "reg"): 8,
+        ("small", "zlpr"): 16, ("small", "msc"): 8, ("small", "reg"): 16,
+    }  # fmt: skip
+    fixed = load_study(write(text + "defaults: {search: recipe, num_train_epochs: 5}")).runs
+    assert {run.arguments["num_train_epochs"] for run in fixed} == {5}
+    assert sum(run.setting == "full" and run.loss == "reg" for run in fixed) == 4
+
+
+def test_overrides_can_leave_runs_out(write):
+    study = load_study(write(FILE + "overrides: [{when: {corpus: toy_images, kind: logit}, skip: true}]"))
+    assert {(run.corpus, run.loss) for run in study.runs} == {
+        ("toy_text", "bce"), ("toy_text", "reg"), ("toy_images", "reg")
+    }  # fmt: skip
+
+
+def test_a_name_can_stand_for_a_loss_with_other_arguments(write):
+    study = load_study(
+        write("corpora: [toy_text]\nlosses: {reg: , cold reg: {loss: reg, temperature: 0.01}, reg+zlpr: }")
+    )
+    assert [(run.loss, run.arguments["loss"]) for run in study.runs] == [
+        ("reg", "reg"), ("cold reg", "reg"), ("reg+zlpr", "reg+zlpr")
+    ]  # fmt: skip
+    assert " " not in study.runs[1].id
+
+
+def test_a_run_is_known_by_what_it_does_and_not_by_what_else_is_in_the_file(write):
+    before = {run.id for run in load_study(write(FILE)).runs}
+    more = {run.id for run in load_study(write(FILE), ["seeds=[0,1,2,3]", "losses=[reg,bce,zlpr]"]).runs}
+    other = {run.id for run in load_study(write(FILE), ["learning_rate=1e-4"]).runs}
+    assert before < more
+    assert not before & other
+
+
+def test_changes_reach_every_place_of_the_file(write):
+    study = load_study(
+        write(FILE), ["corpora.toy_text.max_length=7", "output_dir=elsewhere", "report.level=0.01", "seeds=[5]"]
+    )
+    assert {run.arguments.get("max_length") for run in study.runs if run.corpus == "toy_text"} == {7}
+    assert {run.arguments.get("max_length") for run in study.runs if run.corpus == "toy_images"} == {None}
+    assert (str(study.output_dir), study.report.level, study.runs[0].seed) == ("elsewhere", 0.01, 5)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("corpora: [toy_text]\nlosses: [bce]\nseed: [1]", "no key 'seed'. Nearest: seeds"),
+        ("losses: [bce]", "corpora: name at least one"),
+        ("corpora: [toy_txt]\nlosses: [bce]", "no corpus 'toy_txt'. Nearest: toy_text"),
+        ("corpora: [toy_text]\nlosses: [rg]", "losses.rg: There is no loss 'rg'. Known, nearest first: reg"),
+        ("corpora: [toy_text]\nlosses: [bce, bce]", "'bce' stands there twice"),
+        ("corpora: [toy_text]\nlosses: {bce: 1}", "losses.bce: must be a mapping"),
+        ("corpora: [toy_text]\nlosses: [bce]\nseeds: 3", "must be a list of seeds, such as [3]"),
+        ("corpora: [toy_text]\nlosses: [bce]\nseeds: [0, 0]", "has one twice"),
+        ("corpora: [toy_text]\nlosses: [bce]\nseeds: [0.5]", "list of whole numbers"),
+        ("corpora: [toy_text]\nlosses: [bce]\nkeep: all", "no choice 'all'"),
+        (
+            "corpora: [toy_text]\nlosses: [bce]\ndefaults: {learning_rat: 1}",
+            "argument 'learning_rat'. Nearest: lear",
+        ),
+        ("corpora: [toy_text]\nlosses: [bce]\ndefaults: {learning_rate: fast}", "learning_rate: must be a number"),
+        ("corpora: [toy_text]\nlosses: [bce]\ndefaults: {max_length: 1.5}", "max_length: must be a whole number"),
+        ("corpora: [toy_text]\nlosses: [bce]\ndefaults: {pretrained: 1}", "pretrained: must be true or false"),
+        ("corpora: [toy_text]\nlosses: [bce]\ndefaults: {size: tiny}", "size: must be full or small"),
+        ("corpora: [toy_text]\nlosses: [bce]\ndefaults: {seed: 1}", "list them under `seeds`"),
+        ("corpora: [toy_text]\nlosses: [bce]\ndefaults: {loss: reg}", "name it under `losses`"),
+        ("corpora: [toy_text]\nlosses: [bce]\ndefaults: {output_dir: x}", "folder of its own"),
+        ("corpora: [toy_text]\nlosses: [bce]\ndefaults: {max_length.x: 1}", "'max_length' has no parts"),
+        ("corpora: [toy_text]\nlosses: {bce: {loss_kwargs: {alpha: 1}}}", "Unknown hyperparameter 'alpha'"),
+        (
+            "corpora: [toy_text]\nlosses: [bce]\ndefaults: {search: {learning_rate: 1}}",
+            "must be a list of values to",
+        ),
+        ("corpora: [toy_text]\nlosses: [bce]\ndefaults: {search: all}", "or the word 'recipe'"),
+        ("corpora: [toy_text]\nlosses: [bce]\noverrides: [{when: {los: bce}}]", "no key 'los'. Nearest: loss"),
+        ("corpora: [toy_text]\nlosses: [bce]\noverrides: [{when: {loss: reg}}]", "no loss 'reg'. Nearest: bce"),
+        ("corpora: [toy_text]\nlosses: [bce]\noverrides: [{max_length: 3}]", "overrides, number 1: must have `when`"),
+        ("corpora: [toy_text]\nlosses: [bce]\noverrides: [{when: {}, skip: true}]", "every run is skipped"),
+        ("corpora: [toy_text]\nlosses: [bce]\nreport: {metric: [a]}", "no key 'metric'. Nearest: metrics"),
+        ("corpora: [toy_text]\nlosses: [bce]\nreport: {test: t}", "no test 't'"),
+        ("corpora: [toy_text]\nlosses: [bce]\nreport: {level: 5}", "must lie between 0 and 1"),
+        ("corpora: [toy_text]\nlosses: [bce]\ncorpora: [toy_images]", "stands here a second time"),
+        ("corpora: [toy_text", "not valid YAML"),
+        ("- corpora", "must be a mapping with the keys"),
+    ],
+)
+def test_what_is_wrong_is_said_with_the_file_and_the_key(write, text, said):
+    path = write(text)
+    with pytest.raises(StudyError) as caught:
+        load_study(path)
+    assert said in str(caught.value)
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("seeds", "must be key=value"),
+        ("sees=[1]", "no argument 'sees'"),
+        ("corpora.toy_txt.max_length=3", "no name 'toy_txt'. Nearest: toy_text"),
+        ("seeds=[1", "not valid YAML"),
+        ("name.x=1", "'name' is the text 'example' and has no 'x'"),
+    ],
+)
+def test_a_wrong_change_is_named(write, change, said):
+    with pytest.raises(StudyError, match="change") as caught:
+        load_study(write(FILE), [change])
+    assert said in str(caught.value)
+
+
+def test_a_missing_file_and_a_folder_are_named(tmp_path):
+    with pytest.raises(StudyError, match="There is no study file"):
+        load_study(tmp_path / "none.yaml")
+    with pytest.raises(StudyError, match="is a folder"):
+        load_study(tmp_path)
+
+
+def test_yaml_reads_numbers_and_words_as_people_mean_them():
+    assert parse_yaml("[5e-5, 1E3, 1, -2.5, no, off, yes, true, 2024-01-01, null]") == [
+        5e-5, 1000.0, 1, -2.5, "no", "off", "yes", True, "2024-01-01", None
+    ]  # fmt: skip

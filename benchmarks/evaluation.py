@@ -15,6 +15,7 @@ import gc
 import os
 import platform
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -246,6 +247,7 @@ def main() -> None:
     parser.add_argument("--data_dir", type=Path, help="folder with semeval2018_ec/ and arxiv54/")
     parser.add_argument("--cache_dir", type=Path, default=Path("outputs/features"))
     parser.add_argument("--rounds", type=int, default=10)
+    warnings.filterwarnings("ignore", message="This DataLoader will create 4 worker processes")  # that is the point
     parser.add_argument("--only", choices=["linear", "metrics", "real"])
     arguments = parser.parse_args()
     print(f"{_processor()}, {os.cpu_count()} cores, {torch.get_num_threads()} threads, torch {torch.__version__}\n")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from evaluation.plain_loop import linear_evaluate_plainly, train_head
+from evaluation.plain_loop import linear_evaluate_plainly, make_optimizer, train_head
 from hf_mlcl import metrics
 from hf_mlcl.evaluation import LinearEvaluationConfig, linear_evaluate
 from hf_mlcl.evaluation.heads import GridHeads, score
@@ -52,6 +52,33 @@ def test_every_head_of_the_batched_optimizer_follows_torch_step_for_step(optimiz
             weight, bias = next(steps)
             torch.testing.assert_close(heads.weight[point, head], weight, rtol=0, atol=1e-9)
             torch.testing.assert_close(heads.bias[point, head], bias, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "adam", "rmsprop", "sgd"])
+def test_given_the_same_gradients_in_float32_it_stays_within_1e_6_of_torch_at_every_step(optimizer):
+    torch.manual_seed(0)
+    config = LinearEvaluationConfig(optimizer=optimizer, heads=2, weight_decays=(0.3, 0.0, 1e-3))
+    heads = GridHeads(torch.randn(6, 2, 4, 7) / 3, torch.zeros(6, 2, 4))
+    weight_grad, bias_grad = torch.zeros_like(heads.weight), torch.zeros_like(heads.bias)
+    ours = BatchedOptimizer(heads, weight_grad, bias_grad, config, steps=40)
+    plain = []
+    for point, (rate, decay) in enumerate(config.grid()):
+        for head in range(2):
+            pair = [torch.nn.Parameter(t[point, head].clone()) for t in (heads.weight, heads.bias)]
+            theirs = make_optimizer(optimizer, *pair, rate, decay, config.momentum)
+            schedule = torch.optim.lr_scheduler.LambdaLR(theirs, lambda step: 1 - step / 40)
+            plain.append((point, head, pair, theirs, schedule))
+    for _ in range(40):
+        gradients = torch.randn_like(weight_grad) / 50, torch.randn_like(bias_grad) / 50
+        weight_grad.copy_(gradients[0])
+        bias_grad.copy_(gradients[1])
+        ours.step()
+        for point, head, (weight, bias), theirs, schedule in plain:
+            weight.grad, bias.grad = (gradient[point, head].clone() for gradient in gradients)
+            theirs.step()
+            schedule.step()
+            torch.testing.assert_close(heads.weight[point, head], weight.detach(), rtol=1e-6, atol=1e-6)
+            torch.testing.assert_close(heads.bias[point, head], bias.detach(), rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "adam", "rmsprop", "sgd"])

@@ -34,9 +34,11 @@ def _axes(width: float = 6.4, height: float = 4.2) -> tuple[Figure, Axes]:
 def draw_space_quality(spaces: Mapping[str, SpaceQuality]) -> Figure:
     """Alignment against uniformity of several spaces; the lower left corner is the best."""
     figure, axes = _axes()
-    for (name, space), colour in zip(spaces.items(), PALETTE * len(spaces), strict=False):
-        axes.scatter(space.uniformity, space.alignment, s=60, color=colour)
-        axes.annotate(name, (space.uniformity, space.alignment), xytext=(7, 4), textcoords="offset points")
+    colours = dict(zip(spaces, PALETTE * len(spaces), strict=False))
+    for index, (name, space) in enumerate(sorted(spaces.items(), key=lambda item: item[1].uniformity)):
+        axes.scatter(space.uniformity, space.alignment, s=60, color=colours[name])
+        offset = (7, 4 if index % 2 == 0 else -13)  # neighbours have their names above and below: they do not overlap
+        axes.annotate(name, (space.uniformity, space.alignment), xytext=offset, textcoords="offset points")
     axes.margins(0.25)
     axes.set(xlabel="uniformity (lower is better)", ylabel="alignment (lower is better)")
     return figure

@@ -27,7 +27,7 @@ from torch.nn import functional as F
 from tqdm.auto import tqdm
 
 from hf_mlcl.evaluation.config import LinearEvaluationConfig
-from hf_mlcl.evaluation.heads import GridHeads, predict, score
+from hf_mlcl.evaluation.heads import GridHeads, GridScores, predict, score
 from hf_mlcl.evaluation.inputs import as_features, as_labels, as_passes
 from hf_mlcl.evaluation.lbfgs import fit_logistic
 from hf_mlcl.evaluation.optimizer import BatchedOptimizer
@@ -142,10 +142,10 @@ def linear_evaluate(
     curves: dict[str, npt.NDArray[np.float64]] = {}
     if config.solver == "lbfgs":
         heads = fit_logistic(passes, labels, config.weight_decays, device, progress)
+        scores = score(heads, *splits["validation"])
     else:
-        heads, curves = _train(passes, labels, *splits["validation"], config, device, progress)
+        heads, scores, curves = _train(passes, labels, *splits["validation"], config, device, progress)
 
-    scores = score(heads, *splits["validation"])
     best = scores.best()
     grid, f1 = config.grid(), scores.f1.cpu()
     choices = [
@@ -184,7 +184,8 @@ def _train(
     config: LinearEvaluationConfig,
     device: torch.device,
     progress: bool,
-) -> tuple[GridHeads, dict[str, npt.NDArray[np.float64]]]:
+) -> tuple[GridHeads, GridScores, dict[str, npt.NDArray[np.float64]]]:
+    """The trained heads, their scores on validation, and the learning curves."""
     (rows, size), width, grid = passes[0].shape, labels.shape[1], config.grid()
     random = torch.Generator().manual_seed(config.seed)
     bound = math.sqrt(6 / (size + width))  # Xavier's, of one head
@@ -196,28 +197,32 @@ def _train(
     optimizer = BatchedOptimizer(heads, weight_grad, bias_grad, config, steps)
 
     W, b, dW, db = weight.flatten(0, 2), bias.flatten(), weight_grad.flatten(0, 2), bias_grad.flatten()
+    # The memory of a step is asked for once: asking anew each time takes as long as the sigmoids.
+    most = min(config.batch_size, rows)
+    logits_of_batch = W.new_empty(most, len(W))
     curves: dict[str, list[npt.NDArray[np.float64]]] = {}
     epochs: Iterable[int] = tqdm(range(config.epochs), desc="Linear evaluation", unit="epoch", disable=not progress)
     for epoch in epochs:
         features, losses = passes[epoch % len(passes)], []
-        order = torch.randperm(rows, generator=random).to(features.device)
-        for step, start in enumerate(range(0, rows, config.batch_size)):
-            batch = order[start : start + config.batch_size]
-            X = features[batch].to(W)
-            Y = labels[batch.to(labels.device)].to(W).unsqueeze(1)  # the same for all grid points and heads
-            logits = torch.addmm(b, X, W.T).view(len(X), -1, width)
-            if step % LOSS_EVERY == 0:
+        features_of_batch = features.new_empty(most, size)
+        is_point = (epoch + 1) % CURVE_EVERY == 0 or epoch + 1 == config.epochs
+        order = torch.randperm(rows, generator=random)
+        for step, batch in enumerate(torch.split(order, config.batch_size)):
+            X = torch.index_select(features, 0, batch.to(features.device), out=features_of_batch[: len(batch)]).to(W)
+            Y = labels[batch].to(W).unsqueeze(1)  # the same for all grid points and heads
+            logits = torch.addmm(b, X, W.T, out=logits_of_batch[: len(batch)]).view(len(batch), -1, width)
+            if is_point and step % LOSS_EVERY == 0:
                 each = F.binary_cross_entropy_with_logits(logits, Y.expand_as(logits), reduction="none")
                 losses.append(each.view(len(X), len(grid), -1).mean((0, 2)))
             error = logits.clamp_(min=LOWEST_LOGIT).sigmoid_().sub_(Y).flatten(1)
             torch.addmm(dW, error.T, X, beta=0, alpha=1 / Y.numel(), out=dW)
             torch.sum(error, 0, out=db).div_(Y.numel())
             optimizer.step()
-        if (epoch + 1) % CURVE_EVERY == 0 or epoch + 1 == config.epochs:
+        if is_point:
             scores = score(heads, validation_features, validation_labels)
             point = {"train_loss": torch.stack(losses).mean(0), "validation_loss": scores.loss.mean(1)}
             point |= {"validation_macro_f1": scores.f1.mean(1), "validation_micro_f1": scores.micro_f1}
             for name, values in point.items():
                 curves.setdefault(name, []).append(values.double().cpu().numpy())
             curves.setdefault("epoch", []).append(np.array(epoch + 1.0))
-    return heads, {name: np.stack(values) for name, values in curves.items()}
+    return heads, scores, {name: np.stack(values) for name, values in curves.items()}

@@ -31,10 +31,8 @@ class BatchedOptimizer:
     ) -> None:
         self.weight, self.weight_grad, self.decoupled = heads.weight, weight_grad, config.optimizer == "adamw"
         self.learning_rates = config.learning_rates
-        column = (len(heads.weight), 1, 1, 1)
-        rates, decays = zip(*config.grid(), strict=True)
-        self.rate = torch.tensor(rates, dtype=torch.float64).to(heads.weight).view(column)
-        self.decay = torch.tensor(decays, dtype=torch.float64).to(heads.weight).view(column)
+        rates, decays = torch.tensor(config.grid(), dtype=torch.float64).T.view(2, len(heads.weight), 1, 1, 1)
+        self.shrink, self.decay = (rates * decays).to(heads.weight), decays.to(heads.weight)
 
         groups: list[dict[str, Any]] = []
         points = len(config.weight_decays)
@@ -57,7 +55,7 @@ class BatchedOptimizer:
         for group, rate in zip(self.optimizer.param_groups, self.learning_rates, strict=True):
             group["lr"] = share * rate
         if self.decoupled:
-            self.weight.mul_(1 - share * self.rate * self.decay)
+            self.weight.mul_(1 - share * self.shrink)
         else:
             self.weight_grad.addcmul_(self.weight, self.decay)
         self.optimizer.step()

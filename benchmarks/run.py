@@ -9,7 +9,7 @@ from pathlib import Path
 
 from measure import hardware
 
-ALL = ["losses", "corpora", "training", "evaluation"]
+ALL = ["losses", "corpora", "training", "evaluation", "inference"]
 
 
 def main() -> None:

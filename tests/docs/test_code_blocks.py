@@ -10,11 +10,13 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-BLOCKS = [
-    pytest.param(block.group(1), id=f"{page.relative_to(ROOT)}:{page.read_text()[: block.start()].count(chr(10)) + 2}")
-    for page in PAGES
-    for block in re.finditer(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
-]
+
+
+def blocks(page):
+    """The Python blocks of a page with the lines they begin at."""
+    text = page.read_text()
+    for block in re.finditer(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+        yield text[: block.start()].count("\n") + 2, block.group(1)
 
 
 def write_reviews(path):
@@ -34,16 +36,17 @@ def what_goes_wrong(code):
         return traceback.format_exc()
 
 
-@pytest.mark.parametrize("code", BLOCKS)
-def test_code_block_runs(code, tmp_path, monkeypatch):
+@pytest.mark.parametrize("page", [page for page in PAGES if any(blocks(page))], ids=lambda p: str(p.relative_to(ROOT)))
+def test_code_blocks_run(page, tmp_path, monkeypatch):
+    """One after another in one folder, so that a block may use what an earlier one has saved."""
     monkeypatch.chdir(tmp_path)
     write_reviews(tmp_path / "reviews.csv")
-    assert what_goes_wrong(code) is None
+    errors = {line: error for line, code in blocks(page) if (error := what_goes_wrong(code))}
+    assert not errors, "\n".join(f"line {line}: {error}" for line, error in errors.items())
 
 
 def test_from_a_csv_to_a_pipeline_takes_at_most_fifteen_lines():
-    page = (ROOT / "docs" / "own_data.md").read_text()
-    block = re.search(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL).group(1)
+    _, block = next(blocks(ROOT / "docs" / "own_data.md"))
     assert "read_own_data(" in block
     assert "pipeline(" in block
     assert len(block.splitlines()) <= 15

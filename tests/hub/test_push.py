@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 import traceback
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -237,6 +238,25 @@ def test_pushes_while_training_leave_the_token_at_home(server, text, tmp_path, s
     assert ("checkpoint-2/optimizer.pt" in repository.files) == (strategy == "all_checkpoints")
     assert not any(name.endswith("training_args.bin") for name in repository.files)
     assert not any(TOKEN.encode() in content for content in repository.files.values())
+
+
+@pytest.mark.slow
+@pytest.mark.distributed
+def test_several_ranks_write_one_card_and_push_once(server, tmp_path):
+    worker = Path(__file__).with_name("distributed_push.py")
+    variables = {**os.environ, **server.environment(tmp_path / "cache"), "OMP_NUM_THREADS": "1"}
+    variables["PYTHONPATH"] = os.pathsep.join([str(SOURCE), str(worker.parents[1])])
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    done = subprocess.run([*command, str(worker), str(tmp_path / "run")], env=variables, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-4000:]
+    repository = server.repositories["model", f"{USER}/ranks"]
+    assert repository.messages == ["initial commit", "End of training"]
+    assert {
+        "README.md",
+        "model.safetensors",
+        "figures/prr.png",
+        ".eval_results/colours.yaml",
+    } <= repository.files.keys()
 
 
 class TestWrongInput:

@@ -17,6 +17,8 @@ from hf_mlcl.models import FeatureBackbone, MLCLModel
 from hf_mlcl.models.backbones import feature_size
 
 PROTOTYPES_FILE = "prototypes.safetensors"
+ABOUT_OTHER_WEIGHTS = ("tag", "license", "origin_url", "paper_ids", "paper_name", "notes")
+"""What timm's description of an architecture says about the weights that it would download."""
 
 
 def export_encoder(
@@ -121,16 +123,17 @@ def save_timm(
     from timm.models import save_for_hf
 
     model = copy.copy(model)  # whose description is changed, while its weights are shared
-    model.pretrained_cfg = {**dict(model.pretrained_cfg), **_preprocessing(processor)}
+    described = {key: value for key, value in dict(model.pretrained_cfg).items() if key not in ABOUT_OTHER_WEIGHTS}
+    model.pretrained_cfg = {**described, **_preprocessing(processor)}
     model.pretrained_cfg["architecture"] = config.architecture
-    described: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     if labels:
-        described = {"label_names": labels, "problem_type": "multi_label_classification"}
+        settings = {"label_names": labels, "problem_type": "multi_label_classification"}
     if processor is not None and not hasattr(processor, "data_config"):  # timm's own is in config.json already
         processor.save_pretrained(folder)
         # transformers would otherwise take timm's transform for a local folder, and what was saved for the Hub's.
-        described["image_processor_type"] = type(processor).__name__
-    save_for_hf(model, str(folder), described, model_args=config.model_args, safe_serialization=True)
+        settings["image_processor_type"] = type(processor).__name__
+    save_for_hf(model, str(folder), settings, model_args=config.model_args, safe_serialization=True)
 
 
 def _preprocessing(processor: Any) -> dict[str, Any]:

@@ -179,6 +179,8 @@ def _summary(contents: Contents, report: ModelReport) -> str:
 
 def _data_link(report: ModelReport) -> str:
     assert report.data is not None
+    if not report.data.name:
+        return "data without a name"
     if report.data.hub_id:
         return f"[{report.data.name}](https://huggingface.co/datasets/{report.data.hub_id})"
     return f"[{report.data.name}]({report.data.homepage})" if report.data.homepage else report.data.name
@@ -229,7 +231,7 @@ def _labels(report: ModelReport) -> str:
 def _data(report: ModelReport) -> str:
     data = report.data
     assert data is not None
-    parts = [f"{_data_link(report)}. {data.summary}".strip()]
+    parts = [f"{_data_link(report)}. {data.summary}".strip()] if data.name else []
     if data.rows is not None:
         per_row = (
             "" if data.label_counts is None else f", {data.label_counts.sum() / max(data.rows, 1):.2f} labels each"
@@ -259,7 +261,8 @@ def _training(report: ModelReport) -> Iterator[str]:
 
 
 def _loss(loss: LossFacts) -> str:
-    formula = f"\n\n```text\n{loss.formula}\n```" if loss.formula else ""
+    lines = re.sub(r"[,;]  ", "\n", loss.formula)  # a line each, since pages are narrow
+    formula = f"\n\n```text\n{lines}\n```" if loss.formula else ""
     citation = f"\n\n{loss.citation}." if loss.citation else ""
     return f"The loss `{loss.name}`:{formula}{citation}"
 

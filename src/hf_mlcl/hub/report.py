@@ -56,7 +56,7 @@ class DataFacts:
     """The data that a model learned from.
 
     Attributes:
-        name: What people call it.
+        name: What people call it; may be empty.
         hub_id: Its repository on the Hub, ``"owner/name"``, where it has one.
         summary: A sentence or two.
         homepage: Where its makers describe it.
@@ -159,7 +159,7 @@ def report_of_model(model: Any) -> ModelReport:
     return ModelReport(
         label_names=names,
         modality=modalities[model.main_input_name],  # type: ignore[arg-type]
-        backbone=f"{backbone}, {parameters / 1e6:.1f} million parameters",
+        backbone=f"{backbone}, {parameters:,} parameters",
         base_model=_base_model(config.backbone_config),
         thresholds=getattr(config, "thresholds", None),
     )

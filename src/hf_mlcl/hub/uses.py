@@ -73,6 +73,8 @@ def uses(contents: Contents, report: ModelReport, model_id: str, pooling: str) -
         found = _uses_of_encoder(model_id, inputs, report.prototypes)
     elif contents.kind == "classifier":
         found = _uses_of_classifier(model_id, inputs, image, len(report.label_names))
+        if any(name.endswith(".onnx") for name in contents.files):
+            found.pop()  # it has been exported already
     elif contents.kind == "plain classifier":
         found = _uses_of_plain_classifier(model_id, inputs, image, contents.library, len(report.label_names))
     else:
@@ -179,7 +181,8 @@ from transformers import AutoImageProcessor, AutoModel
 
 name = "{model_id}"
 prepare, model = AutoImageProcessor.from_pretrained(name), AutoModel.from_pretrained(name).eval()
-features = model(**prepare(Image.open("photo.jpg").convert("RGB"), return_tensors="pt")).pooler_output.flatten(1)
+pixels = prepare(Image.open("photo.jpg").convert("RGB"), return_tensors="pt")
+features = model(**pixels).pooler_output.flatten(1)
 """
         found = [_timm_use(model_id, "features = model(pixels)"), Use("With transformers", code)]
     else:
@@ -221,8 +224,10 @@ from huggingface_hub import hf_hub_download
 from safetensors import safe_open
 
 with safe_open(hf_hub_download("{}", "{}"), "pt") as file:
-    names, weights = json.loads(file.metadata()["labels"]), {{key: file.get_tensor(key) for key in file.keys()}}
-embeddings = torch.relu(torch.as_tensor(features) @ weights["projection_hidden"].T) @ weights["projection_out"].T
+    names = json.loads(file.metadata()["labels"])
+    weights = {{key: file.get_tensor(key) for key in file.keys()}}
+hidden = torch.relu(torch.as_tensor(features) @ weights["projection_hidden"].T)
+embeddings = hidden @ weights["projection_out"].T
 scores = torch.cosine_similarity(embeddings[:, None], weights["prototypes"], dim=2)
 print(names[scores[0].argmax()])
 """
@@ -247,9 +252,11 @@ from huggingface_hub import hf_hub_download
 {"from PIL import Image" + chr(10) if image else ""}from transformers import {kind}
 
 session = onnxruntime.InferenceSession(hf_hub_download("{model_id}", "{graphs[0]}"))
-inputs = {kind}.from_pretrained("{model_id}")({prepare})
+prepare = {kind}.from_pretrained("{model_id}")
+inputs = prepare({prepare})
 wanted = {{item.name: inputs[item.name] for item in session.get_inputs()}}
 names = json.loads(session.get_modelmeta().custom_metadata_map["labels"])
-outputs = dict(zip([item.name for item in session.get_outputs()], session.run(None, wanted)))
+outputs = [item.name for item in session.get_outputs()]
+found = dict(zip(outputs, session.run(outputs, wanted)))
 """
     return [Use("With onnxruntime, without torch", code)]

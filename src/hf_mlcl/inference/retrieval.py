@@ -60,12 +60,11 @@ class ExampleIndex:
             raise ValueError(f"k must lie between 1 and the number of examples, {len(self)}; got {k}.")
         best, rows = q.new_empty(len(q), 0), torch.empty(len(q), 0, dtype=torch.long)
         for start in range(0, len(self), TILE_ROWS):
-            tile = self.features[start : start + TILE_ROWS]
-            numbers = torch.arange(start, start + len(tile)).expand(len(q), -1)
-            similarity, every = torch.cat([best, q @ tile.T], dim=1), torch.cat([rows, numbers], dim=1)
-            # A stable sort keeps the earlier of two equals, which topk does not promise.
-            best, order = similarity.sort(dim=1, descending=True, stable=True)
-            best, rows = best[:, :k], every.gather(1, order[:, :k])
+            similarity = q @ self.features[start : start + TILE_ROWS].T
+            columns = _highest(similarity, min(k, similarity.shape[1]))
+            every = torch.cat([best, similarity.gather(1, columns)], dim=1)
+            best, order = every.sort(dim=1, descending=True, stable=True)
+            best, rows = best[:, :k], torch.cat([rows, columns + start], dim=1).gather(1, order[:, :k])
         return Neighbours(rows.numpy(), best.double().numpy())
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -95,3 +94,14 @@ class ExampleIndex:
         if "features" not in tensors:
             raise ValueError(f"{os.fspath(path)} is no index: it holds {', '.join(tensors)} and no features.")
         return cls(tensors["features"])
+
+
+def _highest(values: Tensor, k: int) -> Tensor:
+    """Columns of the `k` highest values of each row, ascending; of equal values the earlier ones.
+
+    Where values are equal, topk may take any of them: here it only finds the lowest value that is needed.
+    """
+    lowest = values.topk(k, dim=1).values[:, -1:]
+    above, equal = values > lowest, values == lowest
+    still_needed = k - above.sum(dim=1, keepdim=True)
+    return (above | (equal & (equal.cumsum(dim=1) <= still_needed))).nonzero()[:, 1].view(len(values), k)

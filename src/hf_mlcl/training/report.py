@@ -137,8 +137,8 @@ def _hyperparameters(args: Any, losses: dict[str, Any]) -> dict[str, Any]:
 def _data(given: str | None, dataset: Any, counts: npt.NDArray[np.int64] | None) -> DataFacts | None:
     rows = len(dataset) if hasattr(dataset, "__len__") else None
     own = getattr(getattr(dataset, "info", None), "dataset_name", None)
-    name = given or (str(own).removeprefix("hf_mlcl_") if own else None)
-    if name is None:
+    name = given or str(own or "").removeprefix("hf_mlcl_")
+    if dataset is None and not name:
         return None
     facts = DataFacts(name, hub_id=name if name.count("/") == 1 else None, rows=rows, label_counts=counts)
     from hf_mlcl.data import corpus_facts, list_corpora
@@ -157,13 +157,15 @@ def _data(given: str | None, dataset: Any, counts: npt.NDArray[np.int64] | None)
 
 
 def _label_counts(dataset: Any, labels: int) -> npt.NDArray[np.int64] | None:
-    if dataset is None or not hasattr(dataset, "__len__"):
+    """How often each label occurs; None where finding out would mean to compute every row."""
+    is_table = hasattr(dataset, "with_format") and hasattr(dataset, "column_names")
+    if not is_table and not isinstance(dataset, list | tuple):
         return None
     try:
-        ids = [label for row in label_ids(dataset) for label in row]
+        rows = label_ids(dataset.with_format(None) if is_table else dataset)  # without a format nothing is decoded
     except (KeyError, TypeError):
         return None
-    return np.bincount(np.asarray(ids, dtype=np.int64), minlength=labels)
+    return np.bincount(np.asarray([label for row in rows for label in row], dtype=np.int64), minlength=labels)
 
 
 # Scores ---------------------------------------------------------------------------------------------------------------

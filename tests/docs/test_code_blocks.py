@@ -46,8 +46,7 @@ def test_code_blocks_run(page, tmp_path, monkeypatch):
 
 
 def test_from_a_csv_to_a_pipeline_takes_at_most_fifteen_lines():
-    page = (ROOT / "docs" / "own_data.md").read_text()
-    block = re.search(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL).group(1)
+    _, block = next(blocks(ROOT / "docs" / "own_data.md"))
     assert "read_own_data(" in block
     assert "pipeline(" in block
     assert len(block.splitlines()) <= 15

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from datasets import DatasetDict
+from scipy.special import softmax
 from torch import Tensor
 from transformers import PrinterCallback, ProgressCallback, set_seed
 from transformers.trainer_utils import get_last_checkpoint
@@ -29,7 +31,7 @@ from hf_mlcl.experiments.arguments import ExperimentArguments
 from hf_mlcl.experiments.decisions import save_decisions
 from hf_mlcl.experiments.inputs import Inputs, load_data, prepare_inputs
 from hf_mlcl.hub import ModelReport, SplitScores, push_folder, write_model_card
-from hf_mlcl.losses import on_logits_only
+from hf_mlcl.losses import loss_class, on_logits_only
 from hf_mlcl.metrics import compute_single_label_metrics, decide, f1, multilabel_metrics, sigmoid
 from hf_mlcl.training import ContrastiveTrainingArguments
 from hf_mlcl.training.report import training_report
@@ -108,6 +110,7 @@ def run_experiment(
     """
     seconds: dict[str, float] = {}
     start = time.perf_counter()
+    _check_evaluation(experiment, training)
     checkpoint = _checkpoint(experiment, training)
     # The Hub gets the finished classifier, and not every checkpoint on the way to it.
     push, training.push_to_hub = training.push_to_hub, False
@@ -181,12 +184,11 @@ def _evaluate(trainer: ContrastiveMultiLabelTrainer, inputs: Inputs, experiment:
     metrics: dict[str, float] = {}
     if model.classifier is not None:
         weight, bias = model.classifier.weight.detach()[None].cpu(), model.classifier.bias.detach()[None].cpu()
-        direct = {split: _logits(features, weight[0], bias[0]) for split, (features, _) in held_out.items()}
-        prefix = "direct_" if linear else ""
-        metrics |= _scores(prefix, direct, held_out, experiment.single_label)
-        probabilities = {split: sigmoid(logits) for split, logits in direct.items()}
-    elif not linear:
-        raise ValueError(f"evaluation='direct' needs a loss on logits; {trainer.args.loss!r} trains no classifier.")
+        to_probabilities = partial(softmax, axis=1) if experiment.single_label else sigmoid
+        probabilities = {
+            split: to_probabilities(_logits(features, weight[0], bias[0])) for split, (features, _) in held_out.items()
+        }
+        metrics |= _scores("direct_" if linear else "", probabilities, held_out, experiment.single_label)
     if linear:
         passes, train_labels = _training_passes(trainer, inputs, experiment.augmented_passes)
         result = linear_evaluate(
@@ -227,18 +229,17 @@ def _logits(features: Array, weight: Tensor, bias: Tensor) -> Array:
 
 
 def _scores(
-    prefix: str, scores: Mapping[str, Array], held_out: Mapping[str, FeaturesAndLabels], single_label: bool
+    prefix: str, probabilities: Mapping[str, Array], held_out: Mapping[str, FeaturesAndLabels], single_label: bool
 ) -> dict[str, float]:
-    """Metrics of each split; `scores` are probabilities, or logits."""
+    """Metrics of each split."""
     metrics: dict[str, float] = {}
-    for split, values in scores.items():
+    for split, values in probabilities.items():
         labels = held_out[split][1]
         if single_label:
             found = compute_single_label_metrics(SimpleNamespace(predictions=values, label_ids=labels))
             found["accuracy"] = found["subset_accuracy"]
         else:
-            probabilities = values if values.min() >= 0 and values.max() <= 1 else sigmoid(values)
-            found = multilabel_metrics(labels, probabilities)
+            found = multilabel_metrics(labels, values)
         metrics |= {f"{prefix}{split}_{name}": float(value) for name, value in found.items()}
     return metrics
 
@@ -301,6 +302,13 @@ def _checkpoint(experiment: ExperimentArguments, training: ContrastiveTrainingAr
             for path in folder.glob("checkpoint-*"):
                 shutil.rmtree(path, ignore_errors=True)
     return None
+
+
+def _check_evaluation(experiment: ExperimentArguments, training: ContrastiveTrainingArguments) -> None:
+    """Before training, and not after a week of it."""
+    kinds = [getattr(loss_class(part.strip()), "kind", "") for part in training.loss.split("+")]
+    if experiment.evaluation == "direct" and "logit" not in kinds:
+        raise ValueError(f"evaluation='direct' needs a loss on logits; {training.loss!r} trains no classifier.")
 
 
 def _check_splits(data: DatasetDict) -> None:

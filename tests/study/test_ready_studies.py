@@ -27,9 +27,8 @@ def test_every_ready_study_is_valid_and_its_cost_is_as_its_first_lines_say(path)
 
 
 def test_the_example_in_the_docs_is_a_valid_study(tmp_path):
-    (example,) = re.findall(
-        r"^```yaml\n(.*?)^```", (ROOT / "docs" / "studies.md").read_text(), re.MULTILINE | re.DOTALL
-    )
+    page = (ROOT / "docs" / "studies.md").read_text()
+    (example,) = re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     path = tmp_path / "example.yaml"
     path.write_text(example)
     study = load_study(path)

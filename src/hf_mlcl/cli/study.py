@@ -25,7 +25,7 @@ from hf_mlcl.cli.output import print_json, print_table, say
 
 if TYPE_CHECKING:
     from hf_mlcl.study import Progress, Study
-    from hf_mlcl.study.report import ReportTable
+    from hf_mlcl.study.report import Cell, ReportTable
 
 WRONG_FILE, SOME_FAILED, INTERRUPTED = 2, 1, 130
 STATES = ("finished", "running", "waiting", "failed")
@@ -321,6 +321,12 @@ def _publish_and_print(console: Console, study: Study) -> None:
 
 
 def _print_table(console: Console, table: ReportTable) -> None:
+    if not console.is_terminal:
+        headings = ["loss", *(" ".join(column) for column in table.columns)]
+        # There is no bold in a log: a star says the same.
+        print_table(headings, [[row.loss, *(_plain(cell) for cell in row.cells)] for row in table.rows], table.title)
+        print(*(f"  {note.replace('Bold:', 'Starred:')}" for note in table.notes), sep="\n", end="\n\n")
+        return
     shown = Table("loss", title=escape(table.title), title_justify="left")
     for column in table.columns:
         shown.add_column("\n".join(map(escape, column)), justify="right")
@@ -329,21 +335,24 @@ def _print_table(console: Console, table: ReportTable) -> None:
         if group is not None and row.group != group:
             shown.add_section()
         group = row.group
-        cells = []
-        for cell in row.cells:
-            if cell is None:
-                cells.append("")
-                continue
-            style = "bold" if cell.bold else "underline" if cell.underlined else None
-            value = f"[{style}]{cell.value}[/]" if style else cell.value
-            # Without a terminal there is no bold: a star says the same.
-            mark = "*" if cell.bold and not console.is_terminal else ""
-            cells.append(value + (f" ± {cell.deviation}" if cell.deviation is not None else "") + mark)
-        shown.add_row(escape(row.loss), *cells)
+        shown.add_row(escape(row.loss), *map(_styled, row.cells))
     console.print(shown)
     for note in table.notes:
-        note = note if console.is_terminal else note.replace("Bold:", "Bold (*):")
         console.print(f"  {note}", markup=False, highlight=False, style="dim")
+
+
+def _styled(cell: Cell | None) -> str:
+    if cell is None:
+        return ""
+    style = "bold" if cell.bold else "underline" if cell.underlined else None
+    value = f"[{style}]{cell.value}[/]" if style else cell.value
+    return value + (f" ± {cell.deviation}" if cell.deviation is not None else "")
+
+
+def _plain(cell: Cell | None) -> str:
+    if cell is None:
+        return ""
+    return cell.value + (f" ± {cell.deviation}" if cell.deviation is not None else "") + ("*" if cell.bold else "")
 
 
 def _remaining(table: Any) -> float | None:

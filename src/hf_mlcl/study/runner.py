@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import multiprocessing
 import multiprocessing.connection
+import multiprocessing.forkserver
 import os
 import platform
 import shutil
@@ -335,6 +336,9 @@ def _context(devices: Sequence[str], runner: Runner) -> Any:
     context = multiprocessing.get_context("forkserver")
     heavy = ["hf_mlcl.experiments.running"] if runner is run_experiment_of else []
     context.set_forkserver_preload([*heavy, __name__, runner.__module__])
+    # The server looks for modules where a new interpreter would, not where this one does.
+    with _environment({"PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))}):
+        multiprocessing.forkserver.ensure_running()
     return context
 
 

@@ -30,7 +30,6 @@ def train(model: MLCLModel, data: DatasetDict, collator: Any, loss: str, **setti
             folder,
             loss=loss,
             eval_probe="ridge",
-            eval_probe_samples=len(data["train"]),
             logging_steps=10,
             save_strategy="no",
             report_to="none",
@@ -77,8 +76,14 @@ def semeval(folder: str, encoder: str, losses: list[str], rows: int, epochs: flo
     results = []
     for loss in losses:
         model = MLCLModel.from_backbone(encoder, names, pooling="mean")
-        batch = {"per_device_train_batch_size": 32 if loss == "zlpr" else 64, "per_device_eval_batch_size": 128}
-        results.append(train(model, data, collator, loss, learning_rate=5e-5, num_train_epochs=epochs, **batch))
+        settings = {
+            "learning_rate": 5e-5,
+            "num_train_epochs": epochs,
+            "eval_probe_samples": 1500,
+            "per_device_train_batch_size": 32 if loss == "zlpr" else 64,
+            "per_device_eval_batch_size": 128,
+        }
+        results.append(train(model, data, collator, loss, **settings))
     table(f"SemEval-2018, {rows} training tweets, {epochs} epochs, all-MiniLM-L6-v2, 48 tokens", HEADER, results)
 
 
@@ -98,6 +103,7 @@ def coco(folder: str, weights: str, losses: list[str], rows: int, epochs: float)
             "learning_rate": 1e-4,
             "head_learning_rate": 1e-2 if loss == "zlpr" else 1e-3,
             "num_train_epochs": epochs,
+            "eval_probe_samples": rows,
             "per_device_train_batch_size": 64,
             "per_device_eval_batch_size": 128,
         }

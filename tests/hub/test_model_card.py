@@ -41,7 +41,7 @@ def card(text, tmp_path_factory):
     try:
         text.trainer.save_model()
         text.trainer.create_model_card(
-            language="en", license="apache-2.0", dataset="someone/colours", evaluation=text.result, tags="tiny"
+            language="en", license="apache-2.0", dataset_tags="someone/colours", evaluation=text.result, tags="tiny"
         )
     finally:
         text.trainer.args.output_dir = before

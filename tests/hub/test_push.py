@@ -186,7 +186,7 @@ def test_trainers_push_the_model_with_its_card_and_nothing_else(server, text, tm
     before, trainer.args.output_dir = trainer.args.output_dir, str(tmp_path)
     try:
         with server.here(tmp_path.parent / "cache"):
-            commit = trainer.push_to_hub(license="apache-2.0", dataset=f"{USER}/colours")
+            commit = trainer.push_to_hub(license="apache-2.0", dataset_tags=f"{USER}/colours")
             trainer.create_model_card()
             assert trainer.push_to_hub("Again", blocking=False).result(timeout=60)
     finally:

@@ -50,7 +50,5 @@ def test_labels_that_are_neither_are_named():
         label_ids([{"labels": [0]}, {"labels": [3]}], 3)
     with pytest.raises(ValueError, match=r"Row 0 of the dataset has the labels \[0, 1, 1\]"):
         label_ids([{"labels": [0, 1, 1]}, {"labels": [1, 0, 0]}], 4)
-    with pytest.raises(
-        ValueError, match="has 2 numbers in `labels`, but the model was made for 3 labels"
-    ):
+    with pytest.raises(ValueError, match="has 2 numbers in `labels`, but the model was made for 3 labels"):
         label_ids([{"labels": [0.0, 1.0]}], 3)

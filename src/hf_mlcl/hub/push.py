@@ -194,7 +194,10 @@ def _vocabulary_files(folder: Path) -> set[str]:
 
     name = json.loads(path.read_text(encoding="utf-8")).get("tokenizer_class")
     known = getattr(transformers, str(name), None)
-    return set(getattr(known, "vocab_files_names", {}).values())
+    try:
+        return set(getattr(known, "vocab_files_names", {}).values())
+    except ImportError:  # a library that this tokenizer needs is not installed
+        return set()
 
 
 def _name_repository(card: Path, repo_id: str) -> None:

@@ -10,7 +10,7 @@ from hub.cases import text_case
 def main() -> None:
     case = text_case(sys.argv[1])
     case.trainer.args.hub_model_id = "ranks"
-    case.trainer.push_to_hub(dataset="tester/colours")
+    case.trainer.push_to_hub(dataset_tags="tester/colours")
 
 
 if __name__ == "__main__":

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+import shutil
 
 import numpy as np
 import pytest
+import torch
 import yaml
 from huggingface_hub import ModelCard, metadata_load, parse_eval_result_entries
 from PIL import Image
 from sklearn.metrics import average_precision_score, f1_score
 
-from hf_mlcl import MLCLModel
+from hf_mlcl import ContrastiveMultiLabelTrainer, MLCLModel
+from hf_mlcl.evaluation import linear_evaluate
 from hf_mlcl.hub import (
     DataFacts,
     LossFacts,
@@ -25,7 +28,7 @@ from hf_mlcl.hub import (
     write_model_card,
 )
 from hf_mlcl.training import training_report
-from hub.cases import NAMES, WORDS
+from hub.cases import NAMES, ONE_HEAD, WORDS, arguments
 from hub.fresh import run
 from hub.hub_server import USER, card_errors
 
@@ -41,7 +44,7 @@ def card(text, tmp_path_factory):
     try:
         text.trainer.save_model()
         text.trainer.create_model_card(
-            language="en", license="apache-2.0", dataset="someone/colours", evaluation=text.result, tags="tiny"
+            language="en", license="apache-2.0", dataset_tags="someone/colours", evaluation=text.result, tags="tiny"
         )
     finally:
         text.trainer.args.output_dir = before
@@ -181,8 +184,123 @@ def test_scores_of_a_loss_on_logits_come_from_predict(text, tmp_path):
     logits, labels = np.array([[2.0, -1.0, 0.5]] * 4), np.array([[1, 0, 1]] * 4)
     report = training_report(text.trainer, evaluation=PredictionOutput(logits, labels, {}), figures=False)
     assert report.scores.metrics(0.5)["micro_f1"] == 1.0
+    assert report.scores.split == "", "predictions do not tell of which split they are"
+    text.model.save_pretrained(tmp_path)
+    content = write_model_card(tmp_path, report).read_text()
+    assert "On 4 examples. The model's own classifier" in content
+    assert "test split" not in content
     with pytest.raises(ValueError, match="evaluation must be what trainer"):
         training_report(text.trainer, evaluation=3, figures=False)
+
+
+def quick_evaluation(seed):
+    rng = np.random.default_rng(seed)
+    x, y = rng.normal(size=(40, 4)).astype("float32"), rng.random((40, 3)) < 0.4
+    return linear_evaluate(x[:20], y[:20], x[20:30], y[20:30], x[30:], y[30:], ONE_HEAD, progress=False)
+
+
+def test_a_card_shows_the_evaluation_that_it_was_given_whatever_came_later(text):
+    first, second = quick_evaluation(0), quick_evaluation(1)
+    for result in (first, second, first):
+        report = training_report(text.trainer, evaluation=result, figures=False)
+        found = report.scores.metrics(0.5)
+        assert found == pytest.approx({name: result.metrics[f"test_{name}"] for name in found})
+    assert first.metrics["test_mAP"] != second.metrics["test_mAP"]
+    assert training_report(text.trainer, figures=False).scores.split == "test"
+
+
+def features_trainer(folder, data, **settings):
+    return ContrastiveMultiLabelTrainer(MLCLModel.from_features(4, NAMES), arguments(folder, **settings), None, data)
+
+
+def vectors(count=32):
+    labels = np.eye(3, dtype=np.float32)[np.arange(count) % 3]
+    return [{"feature_values": torch.randn(4), "labels": torch.from_numpy(row)} for row in labels]
+
+
+def test_scores_of_earlier_weights_are_forgotten_when_training_goes_on(tmp_path):
+    trainer = features_trainer(tmp_path, vectors(), save_strategy="no")
+    trainer.linear_evaluate(vectors(), vectors(), config=ONE_HEAD)
+    assert training_report(trainer, figures=False).scores.split == "validation"
+    trainer.train()
+    assert training_report(trainer, figures=False).scores is None
+
+
+class Decoded(torch.utils.data.Dataset):
+    """Rows that cost something to read."""
+
+    def __init__(self, rows):
+        self.rows, self.reads = rows, 0
+
+    def __len__(self):
+        return len(self.rows)
+
+    def __getitem__(self, index):
+        self.reads += 1
+        return self.rows[index]
+
+
+def test_facts_for_a_card_cost_no_further_pass_over_the_data(tmp_path):
+    data = Decoded(vectors())
+    trainer = features_trainer(tmp_path, data)
+    assert training_report(trainer, figures=False).data.label_counts is None
+    trainer.linear_evaluate(data, vectors(), config=ONE_HEAD)
+    assert training_report(trainer, figures=False).data.label_counts.tolist() == [11, 11, 10]
+    assert data.reads == len(data), "once, for the features"
+
+
+def test_facts_that_cannot_be_gathered_do_not_cost_the_evaluation(text, monkeypatch, caplog):
+    def fails(*args, **kwargs):
+        raise RuntimeError("no processor")
+
+    monkeypatch.setattr("hf_mlcl.training.trainer.training_report", fails)
+    data = text.trainer.train_dataset
+    before = text.trainer.last_scores
+    try:
+        result = text.trainer.linear_evaluate(data, data, config=ONE_HEAD)
+    finally:
+        text.trainer.last_scores = before
+    assert result.classifier.report is None
+    assert "facts could not be gathered: no processor" in caplog.text
+
+
+def test_labels_that_cannot_be_read_are_left_out_of_the_card(tmp_path, caplog):
+    trainer = features_trainer(tmp_path, vectors())
+    trainer.train_dataset = [{"labels": [7]}]
+    assert training_report(trainer, figures=False).data.label_counts is None
+    assert "cannot be counted for the model card: Row 0 of the dataset" in caplog.text
+
+
+def test_a_new_card_leaves_nothing_of_the_one_before(tmp_path):
+    from matplotlib.figure import Figure
+
+    MLCLModel.from_features(4, ["a", "b"]).save_pretrained(tmp_path)
+    scores = SplitScores("test", np.eye(2), np.eye(2))
+    for name, figures in (("one", ("space.png", "prr.png")), ("two", ("space.png",))):
+        data, drawn = DataFacts(name, hub_id=f"someone/{name}"), {file: (Figure(), "a picture") for file in figures}
+        write_model_card(tmp_path, ModelReport(["a", "b"], "features", data=data, scores=scores, figures=drawn))
+        (tmp_path / "figures" / "mine.png").write_bytes(b"the user's own")
+    assert [path.name for path in (tmp_path / ".eval_results").iterdir()] == ["two.yaml"]
+    assert sorted(path.name for path in (tmp_path / "figures").iterdir()) == ["mine.png", "space.png"]
+
+
+def test_a_backbone_from_a_folder_is_not_taken_for_one_on_the_hub_when_the_folder_is_gone(text, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text.model.save_backbone("models/mine")
+    models = [MLCLModel.from_backbone("models/mine", ["a"], pretrained=pretrained) for pretrained in (True, False)]
+    shutil.rmtree("models")
+    assert [report_of_model(model).base_model for model in models] == [None, None]
+    models[0].backbone.config._name_or_path = "someone/encoder"
+    assert report_of_model(models[0]).base_model == "someone/encoder"
+
+
+def test_a_name_with_a_slash_is_no_id_of_the_hub(text):
+    report = training_report(text.trainer, dataset="data/train", figures=False)
+    assert (report.data.name, report.data.hub_id) == ("data/train", None)
+    report = training_report(text.trainer, dataset="Colours", dataset_id="someone/colours", figures=False)
+    assert (report.data.name, report.data.hub_id) == ("Colours", "someone/colours")
+    with pytest.raises(ValueError, match="must be 'owner/name', got 'colours'"):
+        training_report(text.trainer, dataset_id="colours", figures=False)
 
 
 def test_a_report_with_nothing_but_labels_makes_a_card(tmp_path):
@@ -212,6 +330,7 @@ def test_a_folder_without_a_model_gets_no_card(tmp_path):
 def test_the_code_on_every_kind_of_card_runs_as_it_stands(text, image, server, tmp_path):
     """Each is pushed, and its blocks are executed one after another in another process, from the Hub."""
     pytest.importorskip("onnxruntime", reason="needs hf-mlcl[onnx]")
+    vectors_model = MLCLModel.from_features(4, NAMES, classifier=True)
     one_head = text.result.classifier.__class__.from_encoder(text.model, text.result.weight[:1], text.result.bias[:1])
     make = {
         "encoder": lambda folder: (text.model.save_pretrained(folder), text.processor.save_pretrained(folder)),
@@ -228,19 +347,34 @@ def test_the_code_on_every_kind_of_card_runs_as_it_stands(text, image, server, t
         "plain-encoder": lambda folder: export_encoder(text.model, folder, text.processor),
         "plain-images": lambda folder: export_encoder(image.model, folder, image.processor),
         "plain-classifier": lambda folder: export_classifier(one_head, folder, text.processor),
+        "onnx": lambda folder: (
+            export_onnx(text.result.classifier, folder / "model.onnx"),
+            text.processor.save_pretrained(folder),
+        ),
+        "onnx-image": lambda folder: (
+            export_onnx(image.model, folder / "model.onnx"),
+            image.processor.save_pretrained(folder),
+        ),
+        "onnx-features": lambda folder: export_onnx(vectors_model, folder / "model.onnx"),
     }
     blocks = []
     for name, write in make.items():
         folder = tmp_path / name
         write(folder)
         report = training_report((image if "image" in name else text).trainer, figures=False)
+        report = report_of_model(vectors_model) if "features" in name else report
         content = write_model_card(folder, report).read_text()
         assert card_errors(content) == [], name
         with server.here(tmp_path / "cache"):
             push_folder(folder, name)
         pushed = server.repositories["model", f"{USER}/{name}"].files["README.md"].decode()
         found = re.findall(r"^```python\n(.*?)^```", pushed, re.MULTILINE | re.DOTALL)
-        assert len(found) >= (1 if name == "plain-classifier" else 3), name
+        if name.startswith("onnx"):
+            assert len(found) == 1
+            assert "pip install onnxruntime" in pushed
+            assert not any(word in pushed for word in ("AutoModel", "import hf_mlcl", "from hf_mlcl", "import torch"))
+        else:
+            assert len(found) >= (1 if name == "plain-classifier" else 3), name
         assert all(f"{USER}/{name}" in block for block in found)
         blocks.append("\n".join(found))
     image.inputs[0].save(tmp_path / "photo.jpg")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -13,11 +14,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from huggingface_hub.utils import logging as hub_logging
 
 from hf_mlcl import ContrastiveMultiLabelTrainer, MLCLModel
 from hf_mlcl.data import TextCollator
+from hf_mlcl.evaluation.feature_cache import FeatureCache
 from hf_mlcl.hub import export_encoder, intended_files, push_folder
+from hf_mlcl.inference import ExampleIndex
 from hub.cases import NAMES, arguments
 from hub.fresh import SOURCE, run
 from hub.hub_server import TOKEN, USER
@@ -186,7 +190,7 @@ def test_trainers_push_the_model_with_its_card_and_nothing_else(server, text, tm
     before, trainer.args.output_dir = trainer.args.output_dir, str(tmp_path)
     try:
         with server.here(tmp_path.parent / "cache"):
-            commit = trainer.push_to_hub(license="apache-2.0", dataset=f"{USER}/colours")
+            commit = trainer.push_to_hub(license="apache-2.0", dataset_tags=f"{USER}/colours")
             trainer.create_model_card()
             assert trainer.push_to_hub("Again", blocking=False).result(timeout=60)
     finally:
@@ -240,6 +244,63 @@ def test_pushes_while_training_leave_the_token_at_home(server, text, tmp_path, s
     assert not any(TOKEN.encode() in content for content in repository.files.values())
 
 
+def live_trainer(text, folder, **settings):
+    hub = {"push_to_hub": True, "hub_model_id": "live", "hub_token": TOKEN, **settings}
+    return ContrastiveMultiLabelTrainer(
+        MLCLModel(text.model.config),
+        arguments(folder, save_steps=1, **hub),
+        TextCollator(text.processor, 3),
+        text.trainer.train_dataset,
+        processing_class=text.processor,
+    )
+
+
+@pytest.mark.parametrize("linked", [True, False])
+def test_a_checkpoint_arrives_though_the_trainer_deletes_it_meanwhile(server, text, tmp_path, monkeypatch, linked):
+    def no_links(*args):
+        raise OSError("this disk knows no links")
+
+    if not linked:
+        monkeypatch.setattr(os, "link", no_links)
+    with server.here(tmp_path / "cache"):
+        trainer = live_trainer(text, tmp_path / "run", hub_strategy="all_checkpoints", hub_always_push=True)
+        checkpoints = []
+        for step in (1, 2):
+            folder = tmp_path / "run" / f"checkpoint-{step}"
+            trainer.save_model(str(folder), _internal_call=True)
+            (folder / "optimizer.pt").write_text(f"step {step}")
+            trainer.state.global_step = step
+            trainer._hub.run_as_future(time.sleep, 0.2)  # so that its turn comes when it is gone
+            trainer._push_from_checkpoint(str(folder))
+            shutil.rmtree(folder)
+            checkpoints.append(folder.name)
+        for job in trainer.push_in_progress.jobs:
+            job.result(timeout=60)
+        trainer._hub.run_as_future(int).result(timeout=60)  # comes after all that belongs to those before it
+    repository = server.repositories["model", f"{USER}/live"]
+    for name in checkpoints:
+        assert repository.files[f"{name}/optimizer.pt"] == f"step {name[-1]}".encode()
+        assert f"{name}/model.safetensors" in repository.files
+    assert not any(name.endswith("training_args.bin") for name in repository.files)
+    first, *others = (f"Training in progress, step {step}{part}" for step in (1, 2) for part in ("", ", checkpoint"))
+    assert repository.messages[1:] == [first, others[0], others[2]], "the second model is that of the first: no commit"
+    assert not list((tmp_path / "run").glob(".push-*"))
+
+
+def test_a_push_that_fails_while_training_is_reported_and_training_goes_on(server, text, tmp_path, caplog):
+    with server.here(tmp_path / "cache"):
+        trainer = live_trainer(text, tmp_path / "run")
+        trainer.save_model(str(tmp_path / "run" / "checkpoint-1"), _internal_call=True)
+        (tmp_path / "run" / "checkpoint-1" / "model.safetensors").unlink()
+        trainer._push_from_checkpoint(str(tmp_path / "run" / "checkpoint-1"))
+        (job,) = trainer.push_in_progress.jobs
+        assert job.exception(timeout=60) is not None
+        trainer._hub.run_as_future(int).result(timeout=60)  # comes after all that belongs to the one before it
+    assert "The push 'Training in progress, step 0' has failed, and training goes on" in caplog.text
+    assert TOKEN not in caplog.text
+    assert not list((tmp_path / "run").glob(".push-*"))
+
+
 @pytest.mark.slow
 @pytest.mark.distributed
 def test_several_ranks_write_one_card_and_push_once(server, tmp_path):
@@ -257,6 +318,53 @@ def test_several_ranks_write_one_card_and_push_once(server, tmp_path):
         "figures/prr.png",
         ".eval_results/colours.yaml",
     } <= repository.files.keys()
+
+
+def test_features_of_the_users_examples_stay_at_home(tmp_path):
+    model = tmp_path / "model-00001-of-00002.safetensors"
+    for path in (model, tmp_path / "model.safetensors", tmp_path / "prototypes.safetensors"):
+        path.write_text("weights")
+    ExampleIndex(np.eye(3)).save(tmp_path / "index.safetensors")
+    FeatureCache(tmp_path).save("0123abcd", {"features": torch.eye(3)})
+    assert intended_files(tmp_path) == [model.name, "model.safetensors", "prototypes.safetensors"]
+
+
+VOCABULARIES = {
+    "BERT": ["vocab.txt", "tokenizer.json"],
+    "RoBERTa": ["vocab.json", "merges.txt"],
+    "XLM-R, CamemBERT": ["sentencepiece.bpe.model"],
+    "BARTpho": ["sentencepiece.bpe.model", "dict.txt"],
+    "ALBERT, XLNet": ["spiece.model"],
+    "DeBERTa": ["spm.model"],
+    "RemBERT": ["sentencepiece.model"],
+    "LLaMA": ["tokenizer.model"],
+    "PhoBERT, BERTweet": ["vocab.txt", "bpe.codes"],
+    "LUKE": ["vocab.json", "merges.txt", "entity_vocab.json"],
+    "RoCBERT": ["vocab.txt", "word_shape.json", "word_pronunciation.json"],
+}
+
+
+@pytest.mark.parametrize("files", VOCABULARIES.values(), ids=VOCABULARIES.keys())
+def test_every_tokenizer_goes_with_its_model(tmp_path, files):
+    for file in files:
+        (tmp_path / file).write_text("words")
+    assert intended_files(tmp_path) == sorted(files)
+
+
+def test_a_vocabulary_that_stays_behind_is_told(server, encoder, tmp_path, caplog):
+    (encoder / "prophetnet.tokenizer").write_text("words")
+    (encoder / "tokenizer_config.json").write_text('{"tokenizer_class": "ProphetNetTokenizer"}')
+    with server.here(tmp_path / "cache"):
+        push_folder(encoder, "encoder")
+    assert "prophetnet.tokenizer of the tokenizer will not be pushed" in caplog.text
+
+
+@pytest.mark.parametrize("kind", ["BartphoTokenizer", "NobodyKnowsIt", None])
+def test_a_tokenizer_that_cannot_be_loaded_here_is_pushed_all_the_same(server, encoder, tmp_path, kind):
+    (encoder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": kind}))
+    with server.here(tmp_path / "cache"):
+        push_folder(encoder, "encoder")
+    assert "tokenizer_config.json" in arrived(server)
 
 
 class TestWrongInput:

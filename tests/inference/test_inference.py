@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -34,10 +36,12 @@ class TestEncoder:
         features = Encoder(image.model, processor).features(image.inputs)
         assert np.allclose(features, image.features(), atol=1e-5)
 
-    def test_images_may_be_paths(self, image, tmp_path):
+    @pytest.mark.parametrize("kind", [str, Path])
+    def test_images_may_be_paths(self, image, tmp_path, kind):
         image.inputs[0].save(tmp_path / "one.png")
-        features = Encoder(image.model, image.processor).features(str(tmp_path / "one.png"))
-        assert np.allclose(features, image.features()[:1], atol=1e-5)
+        for inputs in (kind(tmp_path / "one.png"), [kind(tmp_path / "one.png")]):
+            features = Encoder(image.model, image.processor).features(inputs)
+            assert np.allclose(features, image.features()[:1], atol=1e-5)
 
     def test_the_models_mode_does_not_matter_and_is_kept(self, text):
         text.model.train()
@@ -111,10 +115,22 @@ class TestPrototypeClassifier:
         assert classify.similarities("red the")[0, 0].item() == pytest.approx(expected.item(), abs=1e-5)
         assert classify.similarities("red the")[0, 2] == 0, "no example, no score"
 
+    @pytest.mark.parametrize("names", [["w", "x", "y"], ["colour", "article"]], ids=["as many", "fewer"])
+    def test_labels_that_training_did_not_know_have_their_own_names(self, text, names):
+        encoder, inputs = Encoder(text.model, text.processor), ["red red", "the", "of of a"][: len(names)]
+        classify = PrototypeClassifier.from_examples(encoder, inputs, np.eye(len(names)), label_names=names)
+        assert [hits[0]["label"] for hits in classify(inputs, top_k=1)] == names
+        assert classify.similarities(inputs).shape == (len(names), len(names))
+        assert PrototypeClassifier.from_model(encoder).label_names == NAMES
+
     def test_wrong_input_is_named(self, text):
         encoder = Encoder(text.model, text.processor)
-        with pytest.raises(ValueError, match="a row for each of the 3 labels"):
+        with pytest.raises(ValueError, match=r"a row for each of the 3 labels, got \(2, 8\)\. Name labels"):
             PrototypeClassifier(encoder, torch.zeros(2, 8))
+        with pytest.raises(ValueError, match=r"a row for each of the 2 labels, got \(3, 8\)\.$"):
+            PrototypeClassifier(encoder, torch.zeros(3, 8), label_names=["a", "b"])
+        with pytest.raises(ValueError, match="label_names must be a list of different names"):
+            PrototypeClassifier(encoder, torch.zeros(2, 8), label_names=["a", "a"])
         with pytest.raises(ValueError, match="space must be"):
             PrototypeClassifier(encoder, torch.zeros(3, 8), "logits")
         with pytest.raises(ValueError, match="top_k must lie between 1 and the number of labels, 3"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import random
 import subprocess
@@ -86,6 +87,25 @@ def test_the_pipeline_gives_the_probabilities_of_the_linear_evaluation(text_case
     for row, found in enumerate(classify(splits[2]["text"][:8])):
         scores = {entry["label"]: entry["score"] for entry in found}
         assert [scores[name] for name in NAMES] == pytest.approx(expected[row].tolist(), abs=1e-5)
+
+
+def test_of_a_text_that_was_cut_the_pipeline_gives_the_same_if_its_tokenizer_cuts_there(text_case, tmp_path):
+    trainer, _, _, tokenizer, result = text_case
+    long = "red a of the green blue " * 40
+    rows = tokenize(Dataset.from_dict({"text": [long], "labels": [[0]]}), tokenizer, max_length=8)
+    expected = result.predict_proba(trainer.extract_features(rows))[0]
+    result.classifier.save_pretrained(tmp_path)
+    found = {}
+    for length in (8, tokenizer.model_max_length):
+        cutting = copy.deepcopy(tokenizer)
+        cutting.model_max_length = length
+        cutting.save_pretrained(tmp_path)
+        classify = pipeline("text-classification", model=str(tmp_path), top_k=None, device="cpu")
+        scores = {entry["label"]: entry["score"] for entry in classify([long], truncation=True)[0]}
+        found[length] = np.array([scores[name] for name in NAMES])
+    assert np.allclose(found.pop(8), expected, atol=1e-5)
+    (elsewhere,) = found.values()
+    assert not np.allclose(elsewhere, expected, atol=1e-5), "which is why the docs say so"
 
 
 def test_cached_features_are_used_until_weights_or_data_change(text_case, tmp_path, monkeypatch):

@@ -70,6 +70,8 @@ class LinearEvaluationResult:
         validation_labels: Boolean (rows, labels): what thresholds and temperature are fitted to,
         validation_probabilities: together with what the final classifier says of the same rows.
         config: The settings.
+        test_labels: The same of the test split, where it was given,
+        test_probabilities: and of what the final classifier says of it.
         classifier: A model that predicts the same from texts or images, where a trainer made the evaluation.
     """
 
@@ -81,6 +83,8 @@ class LinearEvaluationResult:
     validation_labels: npt.NDArray[np.bool_] = field(repr=False)
     validation_probabilities: npt.NDArray[np.float32] = field(repr=False)
     config: LinearEvaluationConfig = field(repr=False)
+    test_labels: npt.NDArray[np.bool_] | None = field(default=None, repr=False)
+    test_probabilities: npt.NDArray[np.float32] | None = field(default=None, repr=False)
     classifier: Any = field(default=None, repr=False)
 
     def predict_proba(self, features: ArrayLike) -> npt.NDArray[np.float32]:
@@ -153,11 +157,11 @@ def linear_evaluate(
         for label, point in enumerate(best.tolist())
     ]
     chosen = heads.select(best)
-    on_validation = predict(chosen, splits["validation"][0])
+    predicted = {split: predict(chosen, x) for split, (x, _) in splits.items()}
     metrics: dict[str, float] = {}
-    for split, (x, y) in splits.items():
-        p = on_validation if split == "validation" else predict(chosen, x)
-        metrics |= {f"{split}_{name}": value for name, value in multilabel_metrics(y, p).items()}
+    for split, (_, y) in splits.items():
+        scored = multilabel_metrics(y, predicted[split])
+        metrics |= {f"{split}_{name}": value for name, value in scored.items()}
     return LinearEvaluationResult(
         metrics=metrics,
         choices=choices,
@@ -165,8 +169,10 @@ def linear_evaluate(
         weight=chosen.weight[0].cpu(),
         bias=chosen.bias[0].cpu(),
         validation_labels=splits["validation"][1].numpy(),
-        validation_probabilities=on_validation,
+        validation_probabilities=predicted["validation"],
         config=config,
+        test_labels=splits["test"][1].numpy() if "test" in splits else None,
+        test_probabilities=predicted.get("test"),
     )
 
 

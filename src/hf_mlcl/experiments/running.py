@@ -337,7 +337,8 @@ def _report(
     name = Path(corpus).stem if Path(corpus).exists() else corpus
     scores = None if experiment.single_label else SplitScores("test", evaluated.test[0], evaluated.probabilities)
     title = f"{name}-{trainer.args.loss}"
-    return training_report(trainer, evaluation=scores, dataset=name, name=title, figures=False)
+    hub_id = corpus if corpus.count("/") == 1 and not Path(corpus).exists() else None
+    return training_report(trainer, evaluation=scores, dataset=name, dataset_id=hub_id, name=title, figures=False)
 
 
 # What is written down -------------------------------------------------------------------------------------------------

@@ -53,7 +53,7 @@ def export_classifier(
     Args:
         classifier: With one head: from a linear evaluation with ``heads=1`` or ``solver="lbfgs"``, or an `MLCLModel`
             trained with a loss on logits.
-        folder: Where to write. Files of the same names are replaced, all of them or none.
+        folder: Where to write. Files of the same names are replaced, once all could be made.
         processor: Its tokenizer or image processor.
         max_length: Tokens at which texts are cut; see `export_encoder`.
 

@@ -40,7 +40,7 @@ def export_encoder(
 
     Args:
         model: The trained encoder.
-        folder: Where to write. Files of the same names are replaced, all of them or none.
+        folder: Where to write. Files of the same names are replaced, once all could be made.
         processor: Its tokenizer or image processor.
         max_length: Tokens at which texts are cut, as in training; the tokenizer's ``model_max_length`` if not given,
             and never more than the backbone has positions for.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -17,6 +18,8 @@ from huggingface_hub.utils import yaml_dump  # type: ignore[attr-defined]
 from hf_mlcl.hub.report import LossFacts, ModelReport
 from hf_mlcl.hub.staging import staged
 from hf_mlcl.hub.uses import Contents, look_into, uses
+
+logger = logging.getLogger(__name__)
 
 METRICS = {"micro_f1": "micro-F1", "macro_f1": "macro-F1", "mAP": "mAP", "hamming_loss": "Hamming loss"}
 HUB_METRICS = ["f1", "mean_average_precision", "hamming_loss"]
@@ -44,6 +47,7 @@ def write_model_card(
 
     What the card shows of using the model depends on what the folder holds: one of ours, a plain encoder or classifier,
     an ONNX graph. Results are written where the data has an id on the Hub, since that is what they are listed under.
+    What an earlier card had beside it and this one has not, goes: results and the pictures that it showed.
 
     Args:
         folder: With the model in it.
@@ -72,6 +76,7 @@ def write_model_card(
     contents = look_into(root, report.modality)
     title = name or report.name or (repo_id or root.resolve().name).split("/")[-1]
     body = "\n\n".join(_body(root, contents, report, title, repo_id or NO_REPOSITORY_YET))
+    earlier = _files_of_earlier_card(root)
     with staged(root) as stage:
         (stage / "figures").mkdir()
         for file, (figure, _) in report.figures.items():
@@ -82,7 +87,19 @@ def write_model_card(
             (stage / ".eval_results" / f"{_slug(_data_name(report))}.yaml").write_text(yaml_dump(results))
         text = f"---\n{yaml_dump(_metadata(contents, report))}---\n\n{body}\n"
         (stage / "README.md").write_text(text, encoding="utf-8")
+        written = {path.relative_to(stage) for path in stage.rglob("*")}
+    for stale in earlier - written:
+        logger.info("Removing %s, which belongs to the earlier card of %s.", stale, root)
+        (root / stale).unlink(missing_ok=True)
     return root / "README.md"
+
+
+def _files_of_earlier_card(root: Path) -> set[Path]:
+    """Results, and pictures that a card in the folder shows: what would contradict a new card if it stayed."""
+    card = root / "README.md"
+    shown = re.findall(r"\]\((figures/[^/)]+\.png)\)", card.read_text(encoding="utf-8")) if card.is_file() else []
+    results = [path.relative_to(root) for path in root.glob(".eval_results/*.yaml")]
+    return {*map(Path, shown), *results}
 
 
 # Metadata -------------------------------------------------------------------------------------------------------------
@@ -111,7 +128,8 @@ def _results(report: ModelReport) -> list[dict[str, Any]]:
         return []
     tuned = report.thresholds is not None
     values = report.scores.metrics(0.5 if report.thresholds is None else report.thresholds)
-    notes = f"{report.scores.split} split; " + ("thresholds tuned on validation" if tuned else "threshold 0.5")
+    split = f"{report.scores.split} split; " if report.scores.split else ""
+    notes = split + ("thresholds tuned on validation" if tuned else "threshold 0.5")
     entries = [
         EvalResultEntry(
             dataset_id=report.data.hub_id,
@@ -140,8 +158,7 @@ def _body(root: Path, contents: Contents, report: ModelReport, title: str, model
     yield f"# {title}"
     yield _summary(contents, report)
     yield "## How to use it"
-    package = "hf-mlcl" if not contents.kind.startswith("plain") else contents.library
-    yield f"```bash\npip install {package}\n```"
+    yield f"```bash\npip install {_packages(contents, report)}\n```"
     for use in uses(contents, report, model_id, _pooling(root)):
         yield f"### {use.title}\n\n```python\n{use.code.strip()}\n```"
     if report.scores is not None or report.metrics:
@@ -164,16 +181,26 @@ def _body(root: Path, contents: Contents, report: ModelReport, title: str, model
         yield f"```bibtex\n{citation}\n```"
 
 
+def _packages(contents: Contents, report: ModelReport) -> str:
+    """What has to be installed for the code on the card."""
+    if contents.kind == "onnx":
+        further = {"text": " transformers", "image": " transformers pillow", "features": ""}[report.modality]
+        return f"onnxruntime huggingface_hub{further}"
+    return contents.library if contents.kind.startswith("plain") else "hf-mlcl"
+
+
 def _summary(contents: Contents, report: ModelReport) -> str:
     what = {"text": "texts", "image": "images", "features": "precomputed features"}[report.modality]
     loss = " + ".join(f"`{loss.name}`" for loss in report.losses)
     trained = f", trained with the loss {loss}" if loss else ""
     data = f" on {_data_link(report)}" if report.data is not None else ""
     subject = "A multi-label classifier of" if "classifier" in contents.kind else "An encoder of"
+    if contents.kind == "onnx":
+        subject = "An ONNX graph of a model that reads"
     labels = len(report.label_names)
     backbone = f" Its backbone: {report.backbone}" if report.backbone else ""
     origin = f", from [{report.base_model}](https://huggingface.co/{report.base_model})." if report.base_model else "."
-    alone = "It loads without hf-mlcl." if contents.kind.startswith("plain") else ""
+    alone = "" if contents.kind in ("encoder", "classifier") else "It loads without hf-mlcl."
     return f"{subject} {what} for {labels} labels{trained}{data}.{backbone}{origin if backbone else ''} {alone}".strip()
 
 
@@ -203,7 +230,8 @@ def _scores(report: ModelReport) -> Iterator[str]:
         parts = [f"{each[ids].mean():.4f}" for ids in groups.values() if len(ids)]
         rows.append([title, *(f"{values[name]:.4f}" for name in METRICS), *parts])
     header = ["", *METRICS.values(), *(f"{name} F1 ({len(ids)} labels)" for name, ids in groups.items() if len(ids))]
-    yield f"On the {scores.split} split, {len(scores.labels):,} examples. {report.evaluation}".strip()
+    where = f"the {scores.split} split, " if scores.split else ""
+    yield f"On {where}{len(scores.labels):,} examples. {report.evaluation}".strip()
     yield _table(header, rows)
     if groups:
         yield "Head, medium and tail are the most frequent third of the labels, the next and the rarest, by macro-F1."

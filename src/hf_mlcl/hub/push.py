@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import glob
+import json
 import logging
 import os
 import tempfile
@@ -22,8 +23,10 @@ logger = logging.getLogger(__name__)
 INTENDED = (
     "README.md",
     "LICENSE*",
-    "*.safetensors",
-    "*.safetensors.index.json",
+    "model.safetensors",
+    "model-*-of-*.safetensors",
+    "model.safetensors.index.json",
+    "prototypes.safetensors",
     "*.onnx",
     "*.onnx.data",
     "config.json",
@@ -37,6 +40,14 @@ INTENDED = (
     "vocab.txt",
     "vocab.json",
     "merges.txt",
+    "bpe.codes",
+    "dict.txt",
+    "entity_vocab.json",
+    "word_shape.json",
+    "word_pronunciation.json",
+    "spiece.model",
+    "sentencepiece.model",
+    "spm*.model",
     "*.spm",
     "*.bpe.model",
     "chat_template.jinja",
@@ -48,8 +59,9 @@ INTENDED = (
     "figures/*.png",
     ".eval_results/*.yaml",
 )
-"""What a model's folder is made of. Everything else stays at home: checkpoints, optimizer states, logs, caches, and
-``training_args.bin``, in which HF's trainer keeps the user's token."""
+"""What a model's folder is made of. Everything else stays at home: checkpoints, optimizer states, logs, features of
+examples (`ExampleIndex`, the cache of linear evaluations), and ``training_args.bin``, in which HF's trainer keeps the
+user's token."""
 
 
 def intended_files(folder: str | os.PathLike[str]) -> list[str]:
@@ -100,6 +112,12 @@ def push_folder(
 
     files = checked_files(folder)
     left = sorted({path.name for path in Path(folder).iterdir()} - {name.split("/")[0] for name in files})
+    if vocabulary := sorted(set(left) & _vocabulary_files(Path(folder))):
+        logger.warning(
+            "%s of the tokenizer will not be pushed, so that it may not load from the Hub: upload it with "
+            "HfApi().upload_file, or push a fast tokenizer (tokenizer.json).",
+            ", ".join(vocabulary),
+        )
     api = HfApi(token=token)
     repository = api.create_repo(repo_id, private=private, exist_ok=True)
     if revision is not None:
@@ -158,13 +176,28 @@ def checked_files(folder: str | os.PathLike[str]) -> list[str]:
     if not root.is_dir():
         raise ValueError(f"folder={os.fspath(folder)!r} is not a folder.")
     files = intended_files(root)
-    if not any(name.endswith((".safetensors", ".onnx")) for name in files):
+    if not any(name.endswith(".onnx") or _matches(name, "model*.safetensors") for name in files):
         inner = sorted(path.parent.name for path in root.glob("*/config.json") if not _is_checkpoint(path.parent.name))
         hint = f" Push one of the models in it: {', '.join(str(root / name) for name in inner)}." if inner else ""
         raise ValueError(
-            f"folder={os.fspath(folder)!r} holds no model: there is no .safetensors or .onnx file in it.{hint}"
+            f"folder={os.fspath(folder)!r} holds no model: there is no model.safetensors or .onnx file in it.{hint}"
         )
     return files
+
+
+def _vocabulary_files(folder: Path) -> set[str]:
+    """The files that the tokenizer in a folder reads its vocabulary from, where transformers knows its class."""
+    path = folder / "tokenizer_config.json"
+    if not path.is_file():
+        return set()
+    import transformers
+
+    name = json.loads(path.read_text(encoding="utf-8")).get("tokenizer_class")
+    known = getattr(transformers, str(name), None)
+    try:
+        return set(getattr(known, "vocab_files_names", {}).values())
+    except ImportError:  # a library that this tokenizer needs is not installed
+        return set()
 
 
 def _name_repository(card: Path, repo_id: str) -> None:

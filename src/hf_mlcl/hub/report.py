@@ -24,7 +24,7 @@ class SplitScores:
     """Truth and probabilities of one split: everything that scores are computed from.
 
     Attributes:
-        split: Its name, such as ``"test"``.
+        split: Its name, such as ``"test"``; empty where it is not known.
         labels: Multi-hot truth (rows, labels).
         probabilities: Of the classifier, same shape.
 

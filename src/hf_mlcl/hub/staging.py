@@ -1,4 +1,4 @@
-"""Folders that are written all at once or not at all."""
+"""Files that are put into a folder only when all of them could be made."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from pathlib import Path
 
 @contextmanager
 def staged(folder: str | os.PathLike[str]) -> Iterator[Path]:
-    """A temporary folder beside `folder`, whose files move there when the block ends without an error.
+    """A temporary folder whose files move to `folder` when the block ends without an error.
 
-    What is in `folder` under other names stays.
+    An error in the block leaves `folder` as it was. Afterwards each file is replaced in one step, one after another;
+    what is in `folder` under other names stays.
 
     Example:
         >>> with tempfile.TemporaryDirectory() as where:
@@ -26,8 +27,10 @@ def staged(folder: str | os.PathLike[str]) -> Iterator[Path]:
     target = Path(folder)
     if target.exists() and not target.is_dir():
         raise ValueError(f"{target} is a file, but a folder is to be written there.")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    stage = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
+    # Within a folder that is there: it may be a mount point, or its parent closed to us.
+    where = target if target.is_dir() else target.parent
+    where.mkdir(parents=True, exist_ok=True)
+    stage = Path(tempfile.mkdtemp(dir=where, prefix=".staged-"))
     try:
         yield stage
         for source in sorted(path for path in stage.rglob("*") if path.is_file()):

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 from hf_mlcl.hub.encoder import PROTOTYPES_FILE
 from hf_mlcl.hub.report import ModelReport
 
-Kind = Literal["encoder", "classifier", "plain encoder", "plain classifier"]
+Kind = Literal["encoder", "classifier", "plain encoder", "plain classifier", "onnx"]
 
 
 class Use(NamedTuple):
@@ -26,15 +26,16 @@ class Contents:
     """What a model's folder holds.
 
     Attributes:
-        kind: ``"encoder"`` and ``"classifier"`` load with this package, the plain ones without.
+        kind: ``"encoder"`` and ``"classifier"`` load with this package, the plain ones without; ``"onnx"`` is a graph
+            with no model of torch beside it.
         library: Which one loads it, as the Hub spells it.
-        task: The Hub's name of what it is for.
+        task: The Hub's name of what it is for, where the folder tells it.
         files: All names.
     """
 
     kind: Kind
     library: str
-    task: str
+    task: str | None
     files: frozenset[str]
 
 
@@ -44,6 +45,8 @@ def look_into(folder: str | os.PathLike[str], modality: str) -> Contents:
     path = root / "config.json"
     config = json.loads(path.read_text()) if path.is_file() else {}
     files = frozenset(item.name for item in root.iterdir())
+    if not config:
+        return Contents("onnx", "onnx", None, files)
     architecture = (config.get("architectures") or [""])[0]
     image = modality == "image"
     classification = "image-classification" if image else "text-classification"
@@ -67,6 +70,8 @@ def uses(contents: Contents, report: ModelReport, model_id: str, pooling: str) -
     """The ways to use a model, as code that runs."""
     image = report.modality == "image"
     inputs = '"photo.jpg"' if image else '"A text to be labelled."'
+    if contents.kind == "onnx":
+        return _uses_of_onnx(model_id, contents, report.modality)
     if report.modality == "features":
         return _uses_of_features(model_id)
     if contents.kind == "encoder":
@@ -79,7 +84,7 @@ def uses(contents: Contents, report: ModelReport, model_id: str, pooling: str) -
         found = _uses_of_plain_classifier(model_id, inputs, image, contents.library, len(report.label_names))
     else:
         found = _uses_of_plain_encoder(model_id, image, contents, pooling)
-    return found + _uses_of_onnx(model_id, contents, image)
+    return found + _uses_of_onnx(model_id, contents, report.modality)
 
 
 def _uses_of_features(model_id: str) -> list[Use]:
@@ -233,27 +238,35 @@ print(names[scores[0].argmax()])
 """
 
 
-def _uses_of_onnx(model_id: str, contents: Contents, image: bool) -> list[Use]:
+def _uses_of_onnx(model_id: str, contents: Contents, modality: str) -> list[Use]:
     graphs = sorted(name for name in contents.files if name.endswith(".onnx"))
     if not graphs:
         return []
-    kind, prepare = (
-        ("AutoImageProcessor", 'Image.open("photo.jpg").convert("RGB"), return_tensors="np"')
-        if image
-        else (
-            "AutoTokenizer",
-            '["A text to be labelled."], return_tensors="np"',
-        )
-    )
+    imports, prepare = {
+        "text": (
+            "from transformers import AutoTokenizer",
+            f"""tokenizer = AutoTokenizer.from_pretrained("{model_id}")
+inputs = tokenizer(["A text to be labelled."], return_tensors="np")""",
+        ),
+        "image": (
+            "from PIL import Image\nfrom transformers import AutoImageProcessor",
+            f"""prepare = AutoImageProcessor.from_pretrained("{model_id}")
+inputs = prepare(Image.open("photo.jpg").convert("RGB"), return_tensors="np")""",
+        ),
+        "features": (
+            "import numpy",
+            """size = session.get_inputs()[0].shape[1]
+inputs = {"feature_values": numpy.zeros((1, size), dtype="float32")}  # vectors of the same origin""",
+        ),
+    }[modality]
     code = f"""
 import json
 import onnxruntime
 from huggingface_hub import hf_hub_download
-{"from PIL import Image" + chr(10) if image else ""}from transformers import {kind}
+{imports}
 
 session = onnxruntime.InferenceSession(hf_hub_download("{model_id}", "{graphs[0]}"))
-prepare = {kind}.from_pretrained("{model_id}")
-inputs = prepare({prepare})
+{prepare}
 wanted = {{item.name: inputs[item.name] for item in session.get_inputs()}}
 names = json.loads(session.get_modelmeta().custom_metadata_map["labels"])
 outputs = [item.name for item in session.get_outputs()]

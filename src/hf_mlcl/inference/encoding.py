@@ -95,7 +95,8 @@ class Encoder:
         if self.model.main_input_name == "pixel_values":
             from transformers.image_utils import load_image
 
-            images = [load_image(row).convert("RGB") for row in rows]
+            named = [os.fspath(row) if isinstance(row, os.PathLike) else row for row in rows]
+            images = [load_image(row).convert("RGB") for row in named]
             if hasattr(self.processor, "preprocess"):
                 return {"pixel_values": self.processor(images, return_tensors="pt")["pixel_values"]}
             return {"pixel_values": torch.stack([self.processor(image) for image in images])}

@@ -23,6 +23,7 @@ class PrototypeClassifier:
         prototypes: One vector a label.
         space: Where they live: among the projected ``"embeddings"``, as learned prototypes do, or among the
             ``"features"``, as means of examples do.
+        label_names: The labels, a name a prototype; those of the encoder if not given.
 
     Example:
         >>> import torch
@@ -43,14 +44,25 @@ class PrototypeClassifier:
     """
 
     def __init__(
-        self, encoder: Encoder, prototypes: Tensor, space: Literal["embeddings", "features"] = "embeddings"
+        self,
+        encoder: Encoder,
+        prototypes: Tensor,
+        space: Literal["embeddings", "features"] = "embeddings",
+        label_names: Sequence[str] | None = None,
     ) -> None:
         if space not in ("embeddings", "features"):
             raise ValueError(f"space must be 'embeddings' or 'features', got {space!r}.")
-        labels = encoder.model.config.num_labels
-        if prototypes.ndim != 2 or len(prototypes) != labels:
-            raise ValueError(f"prototypes must have a row for each of the {labels} labels, got {prototypes.shape}.")
+        names = _names_of(encoder) if label_names is None else list(label_names)
+        if isinstance(label_names, str) or len(set(names)) != len(names):
+            raise ValueError(f"label_names must be a list of different names, one per label; got {label_names!r}.")
+        if prototypes.ndim != 2 or len(prototypes) != len(names):
+            hint = " Name labels that the encoder does not know: label_names=[...]." if label_names is None else ""
+            raise ValueError(
+                f"prototypes must have a row for each of the {len(names)} labels, got {tuple(prototypes.shape)}.{hint}"
+            )
         self.encoder = encoder
+        self.label_names = names
+        """The labels, in the order of the columns of `similarities`."""
         self.prototypes = F.normalize(prototypes.detach().float().cpu(), dim=1)
         self.space = space
 
@@ -63,21 +75,20 @@ class PrototypeClassifier:
         return cls(encoder, encoder.model.prototypes.weight, "embeddings")
 
     @classmethod
-    def from_examples(cls, encoder: Encoder, inputs: Inputs, labels: Any) -> PrototypeClassifier:
+    def from_examples(
+        cls, encoder: Encoder, inputs: Inputs, labels: Any, label_names: Sequence[str] | None = None
+    ) -> PrototypeClassifier:
         """With the mean feature of each label's examples: works for any encoder, and a handful of examples is a start.
 
         Args:
             encoder: Encodes texts or images.
             inputs: Texts or images.
             labels: Their multi-hot labels (rows, labels). A label without an example scores 0.
+            label_names: The labels, in the order of the columns. They need not be those that the encoder was trained
+                for, which they are if not given.
         """
-        return cls(encoder, torch.from_numpy(label_centroids(encoder.features(inputs), labels)), "features")
-
-    @property
-    def label_names(self) -> Sequence[str]:
-        """The labels, in the order of the columns of `similarities`."""
-        names = self.encoder.model.config.id2label
-        return [names[i] for i in range(len(names))]
+        means = torch.from_numpy(label_centroids(encoder.features(inputs), labels))
+        return cls(encoder, means, "features", label_names)
 
     def similarities(self, inputs: Inputs) -> Tensor:
         """Cosine similarities (rows, labels)."""
@@ -100,3 +111,9 @@ class PrototypeClassifier:
             for ids, row in zip(order.tolist(), scores.tolist(), strict=True)
         ]
         return found[0] if is_single(inputs) else found
+
+
+def _names_of(encoder: Encoder) -> list[str]:
+    """The labels that an encoder was trained for."""
+    config = encoder.model.config
+    return [config.id2label[i] for i in range(config.num_labels)]

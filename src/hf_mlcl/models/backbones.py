@@ -90,11 +90,15 @@ def load_backbone(
             raise ValueError("It is an MLCLModel already: load it with MLCLModel.from_pretrained.")
         if not pretrained:
             attention = {key: kwargs[key] for key in ("attn_implementation",) if key in kwargs}
+            config.name_or_path = ""  # none of its weights are here
             return backbone_from_config(config, **attention)
         with _silent_about_pooler(config):
-            return AutoModel.from_pretrained(
+            backbone = AutoModel.from_pretrained(
                 name, config=config, use_safetensors=True, **_without_pooler(config), **kwargs
             )
+        if is_folder:  # once the folder is gone, its name would be taken for an id of the Hub
+            backbone.config.name_or_path = ""
+        return backbone
     except (OSError, ValueError) as error:
         raise ValueError(
             f"The backbone {name!r} could not be loaded. Expected: a model id of the Hub (online), a local "

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import inspect
+import logging
 import os
 import platform
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from importlib import metadata
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 
     from hf_mlcl.training.trainer import ContrastiveMultiLabelTrainer
 
+logger = logging.getLogger(__name__)
+
 TEMPERATURES = (0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0)
 CONTRAST = (
     "L = mean over anchors i of - sum_j T_ij log p_ij,  p_ij = exp(s_ij) / sum_k exp(s_ik),  s_ij = cos(z_i, z_j) / tau"
@@ -42,6 +46,7 @@ def training_report(
     *,
     evaluation: Any = None,
     dataset: str | None = None,
+    dataset_id: str | None = None,
     figures: bool = True,
     **facts: Any,
 ) -> ModelReport:
@@ -51,20 +56,21 @@ def training_report(
 
     Args:
         trainer: After training.
-        evaluation: Scores for the card: what `trainer.linear_evaluate` or `trainer.predict` returned, or a
-            `SplitScores`. The trainer's last linear evaluation if not given.
-        dataset: The data's name or Hub id; the training data's own name if not given.
+        evaluation: Scores for the card: what `linear_evaluate` or `trainer.predict` returned, or a `SplitScores`, which
+            names the split, as predictions do not. The trainer's last linear evaluation since it trained if not given.
+        dataset: The data's name; the Hub id or the training data's own name if not given.
+        dataset_id: The data's id on the Hub, ``"owner/name"``, under which results are listed.
         figures: Whether to draw pictures of the space, which takes a pass over up to 1,000 rows.
         **facts: Further fields of `ModelReport`, such as ``license``, ``language`` or ``name``.
     """
     report = report_of_model(trainer.model)
     args, state = trainer.args, trainer.state
     losses = _losses(trainer.loss)
-    counts = _label_counts(trainer.train_dataset, len(report.label_names))
+    counts = _label_counts(trainer, len(report.label_names))
     scores, sentence = _scores(evaluation, trainer)
     report = replace(
         report,
-        data=_data(dataset, trainer.train_dataset, counts),
+        data=_data(dataset, dataset_id, trainer.train_dataset, counts),
         losses=[_loss_facts(name, loss) for name, loss in losses.items()],
         hyperparameters=_hyperparameters(args, losses),
         scores=scores,
@@ -134,13 +140,17 @@ def _hyperparameters(args: Any, losses: dict[str, Any]) -> dict[str, Any]:
 # Data -----------------------------------------------------------------------------------------------------------------
 
 
-def _data(given: str | None, dataset: Any, counts: npt.NDArray[np.int64] | None) -> DataFacts | None:
+def _data(
+    given: str | None, hub_id: str | None, dataset: Any, counts: npt.NDArray[np.int64] | None
+) -> DataFacts | None:
+    if hub_id is not None and (not isinstance(hub_id, str) or not re.fullmatch(r"[\w.-]+/[\w.-]+", hub_id)):
+        raise ValueError(f"The data's id on the Hub must be 'owner/name', got {hub_id!r}. Any other name: dataset=.")
     rows = len(dataset) if hasattr(dataset, "__len__") else None
     own = getattr(getattr(dataset, "info", None), "dataset_name", None)
-    name = given or str(own or "").removeprefix("hf_mlcl_")
+    name = given or hub_id or str(own or "").removeprefix("hf_mlcl_")
     if dataset is None and not name:
         return None
-    facts = DataFacts(name, hub_id=name if name.count("/") == 1 else None, rows=rows, label_counts=counts)
+    facts = DataFacts(name, hub_id=hub_id, rows=rows, label_counts=counts)
     from hf_mlcl.data import corpus_facts, list_corpora
 
     known = name.split("/")[-1]
@@ -156,14 +166,23 @@ def _data(given: str | None, dataset: Any, counts: npt.NDArray[np.int64] | None)
     )
 
 
-def _label_counts(dataset: Any, labels: int) -> npt.NDArray[np.int64] | None:
-    """How often each label occurs; None where finding out would mean to compute every row."""
+def _label_counts(trainer: Any, labels: int) -> npt.NDArray[np.int64] | None:
+    """How often each label occurs in the training data; None where that cannot be told at once.
+
+    Rows that are no columns and no list may have to be read and decoded: a card is not worth another epoch of that.
+    """
+    dataset = trainer.train_dataset
+    if trainer.counted_labels is not None and trainer.counted_labels[0] is dataset:
+        counts: npt.NDArray[np.int64] = trainer.counted_labels[1]
+        return counts
     is_table = hasattr(dataset, "with_format") and hasattr(dataset, "column_names")
     if not is_table and not isinstance(dataset, list | tuple):
         return None
     try:
-        rows = label_ids(dataset.with_format(None) if is_table else dataset)  # without a format nothing is decoded
-    except (KeyError, TypeError):
+        plain = dataset.with_format(None) if is_table else dataset  # nothing is decoded without a format
+        rows = label_ids(plain, labels)
+    except Exception as error:  # the dataset is the user's, and a card is not worth an error at the end of a training
+        logger.warning("The training data's labels cannot be counted for the model card: %s", error)
         return None
     return np.bincount(np.asarray([label for row in rows for label in row], dtype=np.int64), minlength=labels)
 
@@ -178,9 +197,10 @@ def _scores(evaluation: Any, trainer: Any) -> tuple[SplitScores | None, str]:
     )
     if isinstance(evaluation, SplitScores):
         return evaluation, ""
-    if evaluation is None or isinstance(evaluation, LinearEvaluationResult):
-        remembered = getattr(trainer, "last_scores", None)
-        return remembered, linear if remembered is not None else ""
+    if evaluation is None:
+        return trainer.last_scores, linear if trainer.last_scores is not None else ""
+    if isinstance(evaluation, LinearEvaluationResult):
+        return scores_of(evaluation), linear
     if not hasattr(evaluation, "predictions") or not hasattr(evaluation, "label_ids"):
         raise ValueError(
             "evaluation must be what trainer.linear_evaluate or trainer.predict returned, or a SplitScores; got "
@@ -189,9 +209,15 @@ def _scores(evaluation: Any, trainer: Any) -> tuple[SplitScores | None, str]:
     logits = evaluation.predictions[0] if isinstance(evaluation.predictions, tuple) else evaluation.predictions
     if any(isinstance(loss, CrossEntropyLoss) for loss in _losses(trainer.loss).values()):
         return None, "One label a row: the one with the largest logit."
-    return SplitScores(
-        "test", evaluation.label_ids, sigmoid(logits)
-    ), "The model's own classifier, trained with the encoder."
+    scores = SplitScores("", evaluation.label_ids, sigmoid(logits))
+    return scores, "The model's own classifier, trained with the encoder."
+
+
+def scores_of(result: LinearEvaluationResult) -> SplitScores:
+    """What a linear evaluation predicted of the test split, or of validation where there was none."""
+    if result.test_labels is None or result.test_probabilities is None:
+        return SplitScores("validation", result.validation_labels, result.validation_probabilities)
+    return SplitScores("test", result.test_labels, result.test_probabilities)
 
 
 def _logged_metrics(history: Iterable[dict[str, Any]]) -> dict[str, float]:
@@ -280,6 +306,7 @@ def _figures(trainer: Any, report: ModelReport) -> dict[str, tuple[Figure, str]]
     if report.scores is not None and report.data is not None and report.data.label_counts is not None:
         f1 = report.scores.counts(0.5 if report.thresholds is None else report.thresholds).f1()
         curve = FrequencyCurve(list(names), report.data.label_counts, f1)
-        caption = f"F1 on the {report.scores.split} split of each label against its training examples."
+        split = f" on the {report.scores.split} split" if report.scores.split else ""
+        caption = f"F1{split} of each label against its training examples."
         found["f1_by_frequency.png"] = draw_f1_by_frequency({trainer.args.loss: curve}), caption
     return found

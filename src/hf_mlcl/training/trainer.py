@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import random
+import shutil
+import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,17 +30,19 @@ from transformers.utils import PushInProgress
 from hf_mlcl.data.collators import TextCollator
 from hf_mlcl.evaluation import LinearEvaluationConfig, LinearEvaluationResult, linear_evaluate
 from hf_mlcl.evaluation.feature_cache import FeatureCache, feature_key
-from hf_mlcl.hub import SplitScores, push_folder, write_model_card
+from hf_mlcl.hub import SplitScores, intended_files, push_folder, write_model_card
 from hf_mlcl.losses import CrossEntropyLoss, JoinedLoss
 from hf_mlcl.metrics import compute_metrics, compute_single_label_metrics, multilabel_metrics
 from hf_mlcl.models import FeatureBackbone, MLCLForImageClassification, MLCLForSequenceClassification, MLCLModel
 from hf_mlcl.training.arguments import ContrastiveTrainingArguments
 from hf_mlcl.training.global_batch import global_loss
 from hf_mlcl.training.probe import probe
-from hf_mlcl.training.report import training_report
+from hf_mlcl.training.report import scores_of, training_report
 from hf_mlcl.training.rows import evenly, label_ids
 from hf_mlcl.training.sampler import LabelAwareSampler
 from hf_mlcl.training.statistics import TrainingStatistics
+
+logger = logging.getLogger(__name__)
 
 _REAL_ROWS = "_real_rows"
 """Key under which a batch carries how many of all ranks' rows are examples and not copies that fill it up."""
@@ -106,7 +113,9 @@ class ContrastiveMultiLabelTrainer(Trainer):
         self.statistics = TrainingStatistics()
         self.eval_data_collator = eval_data_collator
         self.last_scores: SplitScores | None = None
-        """What the last linear evaluation predicted, for the model card."""
+        """What the last linear evaluation of these weights predicted, for the model card."""
+        self.counted_labels: tuple[Any, npt.NDArray[np.int64]] | None = None
+        """Training data, and how often each label occurs in it, once a linear evaluation has seen all of it."""
         self._rows_of_last_train_batch = 0
         if model is not None:
             self._fit_model_to_loss(model, args)
@@ -233,6 +242,11 @@ class ContrastiveMultiLabelTrainer(Trainer):
                 "Give from_backbone the label_names of this corpus."
             )
 
+    def train(self, *args: Any, **kwargs: Any) -> Any:
+        """HF's training. Scores of earlier weights are forgotten, so that no card shows them."""
+        self.last_scores = None
+        return super().train(*args, **kwargs)
+
     # Batches -------------------------------------------------------------------------------------------------------
 
     def get_train_dataloader(self) -> DataLoader[Any]:
@@ -274,7 +288,8 @@ class ContrastiveMultiLabelTrainer(Trainer):
         if not self.args.label_aware_batches:
             return super()._get_train_sampler(train_dataset)
         seed = self.args.data_seed if self.args.data_seed is not None else self.args.seed
-        return LabelAwareSampler(label_ids(dataset), seed=seed, epoch=lambda: int(self.state.epoch or 0))
+        labels = label_ids(dataset, self.model.config.num_labels)
+        return LabelAwareSampler(labels, seed=seed, epoch=lambda: int(self.state.epoch or 0))
 
     def get_batch_samples(self, epoch_iterator: Any, num_batches: int, device: torch.device) -> Any:
         """Mark the last batch of an epoch where the loader filled it up with copies."""
@@ -352,7 +367,9 @@ class ContrastiveMultiLabelTrainer(Trainer):
                 A pass takes rows x hidden x 4 bytes: of memory, or of the disk where there is a `cache_dir`.
 
         Returns:
-            The result, whose ``classifier`` predicts the same probabilities from texts or images.
+            The result, whose ``classifier`` predicts the same probabilities from texts or images. Of texts that were
+            cut (`hf_mlcl.data.tokenize` cuts at its ``max_length``) it does if its tokenizer cuts them at the same
+            place: set ``tokenizer.model_max_length`` before saving it, and call pipelines with ``truncation=True``.
         """
         if augmented_passes < 0:
             raise ValueError(f"augmented_passes must be 0 or the number of passes, but is {augmented_passes}.")
@@ -377,15 +394,18 @@ class ContrastiveMultiLabelTrainer(Trainer):
             device=self.args.device,
             progress=not self.args.disable_tqdm and self.is_world_process_zero(),
         )
-        scored: Any = chosen_on if test is None else reported
-        split = "validation" if test is None else "test"
-        self.last_scores = SplitScores(split, scored[1] > 0, result.predict_proba(scored[0]))
+        self.last_scores = scores_of(result)
+        if train is self.train_dataset:
+            self.counted_labels = train, (learned[0][1] > 0).sum(0)
         if isinstance(self.model.backbone, FeatureBackbone):
             return result
         images = self.model.main_input_name == "pixel_values"
         kind = MLCLForImageClassification if images else MLCLForSequenceClassification
         classifier = kind.from_encoder(self.model, result.weight, result.bias)
-        classifier.report = training_report(self, figures=False)  # for classifier.push_to_hub
+        try:
+            classifier.report = training_report(self, evaluation=result, figures=False)  # for classifier.push_to_hub
+        except Exception as error:  # the evaluation may have taken hours: no fact for a card is worth it
+            logger.warning("The classifier's card will tell less, since facts could not be gathered: %s", error)
         classifier.processor = self.processing_class
         return replace(result, classifier=classifier)
 
@@ -463,7 +483,7 @@ class ContrastiveMultiLabelTrainer(Trainer):
         model_name: str | None = None,
         finetuned_from: str | None = None,
         tasks: Any = None,
-        dataset_tags: Any = None,
+        dataset_tags: str | None = None,
         dataset: str | None = None,
         dataset_args: Any = None,
         *,
@@ -480,12 +500,12 @@ class ContrastiveMultiLabelTrainer(Trainer):
             tags: Further tags.
             model_name: The card's title; the repository's or the folder's name if not given.
             finetuned_from: The backbone's Hub id, where it is not known.
-            tasks: Not used: the model itself tells its task. So for the next.
-            dataset_tags: Not used.
-            dataset: The data's name or, so that results are listed there, its Hub id.
+            tasks: Not used: the model itself tells its task.
+            dataset_tags: The data's id on the Hub, ``"owner/name"``, so that results are listed there.
+            dataset: The data's name; the id or the name that the training data have if not given.
             dataset_args: Not used.
-            evaluation: Whose scores to show: what `linear_evaluate` or `predict` returned; the last linear evaluation
-                if not given.
+            evaluation: Whose scores to show: what `linear_evaluate` or `predict` returned, or an
+                `hf_mlcl.hub.SplitScores`; the last linear evaluation since training if not given.
             figures: Whether to draw pictures of the space.
         """
         facts = {
@@ -495,7 +515,9 @@ class ContrastiveMultiLabelTrainer(Trainer):
             "name": model_name,
             "base_model": finetuned_from,
         }
-        report = training_report(self, evaluation=evaluation, dataset=dataset, figures=figures, **facts)
+        report = training_report(
+            self, evaluation=evaluation, dataset=dataset, dataset_id=dataset_tags, figures=figures, **facts
+        )
         if self.is_world_process_zero():
             write_model_card(self.args.output_dir, report, repo_id=self.hub_model_id)
 
@@ -545,24 +567,36 @@ class ContrastiveMultiLabelTrainer(Trainer):
         if running and not self.args.hub_always_push:
             return
         self.callback_handler.on_push_begin(self.args, self.state, self.control)
+        whole = self.args.hub_strategy in (HubStrategy.CHECKPOINT, HubStrategy.ALL_CHECKPOINTS)
+        # The trainer may delete the checkpoint (save_total_limit) before its turn comes.
+        kept = _kept(Path(checkpoint_folder), whole)
+        last = self.args.hub_strategy == HubStrategy.CHECKPOINT
+        place = "last-checkpoint" if last else os.path.basename(checkpoint_folder)
         message = f"Training in progress, step {self.state.global_step}"
-        jobs = [self._push(checkpoint_folder, message, blocking=False)]
-        if self.args.hub_strategy in (HubStrategy.CHECKPOINT, HubStrategy.ALL_CHECKPOINTS):
-            last = self.args.hub_strategy == HubStrategy.CHECKPOINT
-            job = HfApi(token=self.args.hub_token).upload_folder(
-                repo_id=self.hub_model_id,
-                folder_path=checkpoint_folder,
-                path_in_repo="last-checkpoint" if last else os.path.basename(checkpoint_folder),
+        job = self._hub.run_as_future(self._push_kept, kept, message, place if whole else None)
+        job.add_done_callback(partial(_after_push, kept, message))
+        if running:
+            current.jobs.append(job)
+        else:
+            self.push_in_progress = PushInProgress([job])
+
+    def _push_kept(self, folder: Path, message: str, place: str | None) -> None:
+        """Push the model in a folder and, where a place in the repository is given, the whole folder there."""
+        self._push(str(folder), message, blocking=True)
+        if place is not None:
+            self._hub.upload_folder(
+                repo_id=str(self.hub_model_id),
+                folder_path=folder,
+                path_in_repo=place,
                 ignore_patterns=[TRAINING_ARGS_NAME],
                 commit_message=f"{message}, checkpoint",
                 revision=self.args.hub_revision,
-                run_as_future=True,
             )
-            jobs.append(job)
-        if running:
-            current.jobs.extend(jobs)
-        else:
-            self.push_in_progress = PushInProgress(jobs)
+
+    @cached_property
+    def _hub(self) -> HfApi:
+        """One for all pushes in the background: it makes them one after another, in their order."""
+        return HfApi(token=self.args.hub_token)
 
     def _push(
         self, folder: str, message: str, blocking: bool, token: str | None = None, revision: str | None = None
@@ -577,7 +611,33 @@ class ContrastiveMultiLabelTrainer(Trainer):
             revision=revision if revision is not None else self.args.hub_revision,
             commit_message=message,
         )
-        return push() if blocking else HfApi(token=token).run_as_future(push)
+        return push() if blocking else self._hub.run_as_future(push)
+
+
+def _kept(checkpoint: Path, whole: bool) -> Path:
+    """A folder with the files of a checkpoint, or with those of its model, which stays when the checkpoint goes.
+
+    Files of a checkpoint never change: links to them take no space, on disks that know links.
+    """
+    names = [str(path.relative_to(checkpoint)) for path in checkpoint.rglob("*") if path.is_file()]
+    folder = Path(tempfile.mkdtemp(dir=checkpoint.parent, prefix=".push-"))
+    for name in names if whole else intended_files(checkpoint):
+        if name == TRAINING_ARGS_NAME:
+            continue
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.link(checkpoint / name, folder / name)
+        except OSError:
+            shutil.copy2(checkpoint / name, folder / name)
+    return folder
+
+
+def _after_push(folder: Path, message: str, job: Future[None]) -> None:
+    """Tidy up, and tell of a failure, which nobody would hear of otherwise."""
+    shutil.rmtree(folder, ignore_errors=True)
+    error = None if job.cancelled() else job.exception()
+    if error is not None:
+        logger.warning("The push %r has failed, and training goes on: %s", message, error)
 
 
 @contextmanager

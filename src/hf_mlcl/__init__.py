@@ -10,7 +10,18 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING or Path(sys.argv[0]).name not in ("hf-mlcl", "hf-mlcl.exe"):
+
+def _is_program() -> bool:
+    """Whether ``hf-mlcl`` or ``python -m hf_mlcl`` was started, and not a program that uses the package."""
+    argv = getattr(sys, "argv", None) or [""]  # Python within another program may have none
+    if argv[0] != "-m":
+        return Path(argv[0]).name in ("hf-mlcl", "hf-mlcl.exe")
+    # Python is about to run a module, whose name stands before the arguments, perhaps with other options: -um hf_mlcl.
+    module = "".join(sys.orig_argv[: len(sys.orig_argv) - len(argv) + 1][-1:])
+    return module == "hf_mlcl" or (module.startswith("-") and module.endswith("mhf_mlcl"))
+
+
+if TYPE_CHECKING or not _is_program():
     from hf_mlcl.losses import build_loss, list_losses, register_loss
     from hf_mlcl.models import MLCLConfig, MLCLForImageClassification, MLCLForSequenceClassification, MLCLModel
 

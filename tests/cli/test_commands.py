@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+import shutil
 import subprocess
 import sys
 
@@ -12,6 +13,7 @@ import datasets
 import pytest
 from PIL import Image
 
+import hf_mlcl as hf_mlcl_package
 from cli.conftest import QUICK
 from hf_mlcl import list_corpora, list_losses, load_corpus
 from hf_mlcl.data import read_own_data
@@ -95,6 +97,38 @@ def test_help_comes_without_loading_torch(tmp_path):
         assert done.stderr.strip() == "[]"
 
 
+@pytest.mark.parametrize("start", [["-m", "hf_mlcl"], ["-mhf_mlcl"]])
+def test_the_package_run_as_a_module_helps_without_loading_torch(start):
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", *start, "train", "--help"],
+        capture_output=True,
+        text=True,
+        env={"PYTHONPATH": ":".join(sys.path), "PATH": ""},
+    )
+    assert done.returncode == 0
+    assert "Usage" in done.stdout
+    loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "typer" in loaded
+    assert not {"torch", "transformers", "datasets", "pandas"} & loaded
+
+
+@pytest.mark.parametrize(
+    ("argv", "started", "expected"),
+    [
+        ([], ["python"], False),
+        (["hf-mlcl", "train"], ["python", "hf-mlcl", "train"], True),
+        (["-m", "train"], ["python", "-um", "hf_mlcl", "train"], True),
+        (["-m", "-m", "hf_mlcl"], ["python", "-m", "pytest", "-m", "hf_mlcl"], False),
+        (["-m", "x"], ["python", "-m", "hf_mlcl_other", "x"], False),
+        (["program.py"], ["python", "program.py"], False),
+    ],
+)
+def test_only_the_program_leaves_models_for_later(argv, started, expected, monkeypatch):
+    monkeypatch.setattr(sys, "argv", argv)
+    monkeypatch.setattr(sys, "orig_argv", started)
+    assert hf_mlcl_package._is_program() is expected
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -106,6 +140,7 @@ def test_help_comes_without_loading_torch(tmp_path):
         ["train", "toy_text", "--loss", "regg"],
         ["train", "toy_text", "--no_such_argument", "1"],
         ["evaluate", "toy_text", "--split", "dev"],
+        ["evaluate", "toy_text", "--size", "tiny"],
     ],
 )
 def test_wrong_arguments_end_with_code_2(hf_mlcl, arguments):
@@ -238,6 +273,37 @@ def test_evaluation_of_the_test_rows_gives_the_scores_of_training(hf_mlcl, train
     for name, value in scores["metrics"].items():
         assert reported[f"test_{name}"] == pytest.approx(value, abs=1e-6)
     assert "label" in hf_mlcl("evaluate", reviews, "--model", trained, "--per-label").stdout
+
+
+@pytest.mark.parametrize(
+    ("trained_on", "asked", "expected"),
+    [
+        ({"corpus": "toy_text", "size": "small"}, [], "small"),
+        ({"corpus": "toy_text", "size": "small"}, ["--size", "full"], "full"),
+        ({"corpus": "toy_text", "size": "full"}, [], "full"),
+        ({"corpus": "aapd", "size": "small"}, [], "full"),
+    ],
+)
+def test_a_corpus_is_scored_in_the_size_that_was_trained_on(
+    hf_mlcl, trained, reviews, tmp_path, monkeypatch, trained_on, asked, expected
+):
+    sizes = []
+    splits = read_own_data(reviews).splits
+    monkeypatch.setattr("hf_mlcl.data.load_corpus", lambda name, size, data_dir: sizes.append(size) or splits)
+    shutil.copytree(trained / "classifier", tmp_path / "run" / "classifier")
+    result = json.loads((trained / "metrics.json").read_text())
+    (tmp_path / "run" / "metrics.json").write_text(json.dumps({**result, "settings": trained_on}))
+    hf_mlcl("evaluate", "toy_text", "--model", tmp_path / "run", "--max-samples", "2", *asked)
+    assert sizes == [expected]
+
+
+def test_a_size_is_refused_for_data_of_ones_own(hf_mlcl, trained, reviews):
+    hf_mlcl("evaluate", reviews, "--model", trained, "--size", "small", code=2)
+
+
+@pytest.mark.parametrize("text", ["", "  "])
+def test_an_empty_text_is_refused(hf_mlcl, trained, text):
+    assert "An empty text has no labels" in hf_mlcl("predict", text, "--model", trained, code=1).stderr
 
 
 def test_labels_that_the_classifier_does_not_know_are_named(hf_mlcl, trained, tmp_path):

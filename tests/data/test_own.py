@@ -147,6 +147,88 @@ def test_rare_labels_and_texts_in_two_splits_are_noted(tmp_path):
     assert "2 test texts also occur in training" in notes
 
 
+NA_WORDS = ("None", "NA", "null", "n/a", "nan")
+
+
+def test_labels_and_texts_that_are_words_for_nothing_are_kept(tmp_path):
+    rows = [{"text": f"text {i}" if i else "NA", "tags": f"{NA_WORDS[i % 5]}"} for i in range(20)]
+    pd.DataFrame(rows).to_csv(tmp_path / "data.csv", index=False)
+    data = read_own_data(tmp_path / "data.csv")
+    assert data.label_counts() == dict.fromkeys(sorted(NA_WORDS), 4)
+    assert sum(len(rows) for rows in data.splits.values()) == 20
+    assert content_of(tmp_path / "data.csv", "text")[0] == "NA"
+
+
+def test_labels_of_images_that_are_words_for_nothing_are_kept(tmp_path):
+    images(tmp_path)
+    lines = ["file_name,labels", *(f"{i}.png,{('None', 'cat|NA')[i % 2]}" for i in range(20))]
+    (tmp_path / "metadata.csv").write_text("\n".join(lines))
+    assert read_own_data(tmp_path).label_counts() == {"NA": 10, "None": 10, "cat": 10}
+
+
+def test_images_in_folders_of_splits_keep_them(tmp_path):
+    for split, count in (("train", 12), ("val", 4), ("test", 5)):
+        images(tmp_path / split, count)
+        lines = ["file_name,labels", *(f"{i}.png,{('a', 'a|b')[i % 2]}" for i in range(count))]
+        (tmp_path / split / "metadata.csv").write_text("\n".join(lines))
+    data = read_own_data(tmp_path)
+    assert {split: len(rows) for split, rows in data.splits.items()} == {"train": 12, "validation": 4, "test": 5}
+    assert data.splits["test"][4]["image"].getpixel((0, 0)) == (48, 0, 0)
+
+
+@pytest.mark.parametrize("empty", [None, "NA", ""])
+@pytest.mark.parametrize("ending", [".csv", ".parquet"])
+def test_an_empty_cell_among_flags_counts_as_0_and_is_noted(empty, ending, tmp_path):
+    expected = [
+        (text, [name for name in labels if (i, name) != (8, "music")]) for i, (text, labels) in enumerate(examples())
+    ]
+    assert expected != examples()
+    table = frame("flags").astype({"music": object if empty is None else str})
+    table.loc[8, "music"] = empty
+    path = tmp_path / f"data{ending}"
+    table.to_csv(path, index=False) if ending == ".csv" else table.to_parquet(path)
+    data = read_own_data(path)
+    assert data.labels_found == "3 columns of 0 and 1"
+    assert found(data) == sorted(expected)
+    assert "1 empty cells in columns of 0 and 1 count as 0: music 1" in data.notes
+
+
+@pytest.mark.parametrize("ending", [".jsonl", ".csv"])
+@pytest.mark.parametrize("kind", [int, float, bool])
+def test_lists_of_0_and_1_are_places_of_labels_and_this_is_noted(ending, kind, tmp_path):
+    hot = [[kind(name in labels) for name in TOPICS] for _, labels in examples()]
+    table = pd.DataFrame({"text": [text for text, _ in examples()], "labels": hot})
+    path = tmp_path / f"data{ending}"
+    table.to_csv(path, index=False) if ending == ".csv" else table.to_json(path, orient="records", lines=True)
+    data = read_own_data(path)
+    assert data.label_names == ["0", "1", "2"]
+    assert found(data) == sorted((text, [str(TOPICS.index(name)) for name in labels]) for text, labels in examples())
+    assert data.labels_found == "column 'labels', lists of 0 and 1, one place a label"
+    assert any("called 0 to 2" in note for note in data.notes)
+
+
+def test_lists_of_the_labels_0_and_1_are_names(tmp_path):
+    rows = [{"text": f"text {i}", "labels": ([0], [0, 1], [1], [])[i % 4]} for i in range(20)]
+    (tmp_path / "data.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    data = read_own_data(tmp_path / "data.jsonl")
+    assert data.labels_found == "column 'labels', lists of labels"
+    assert data.label_counts() == {"0": 10, "1": 10}
+
+
+def test_lists_of_0_and_1_of_different_lengths_are_refused(tmp_path):
+    rows = [{"text": f"text {i}", "labels": [0, 1, 0] if i else [1, 0]} for i in range(20)]
+    (tmp_path / "data.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    with pytest.raises(CorpusFormatError, match=r"holds lists of 0 and 1, but of different lengths \(2, 3\)"):
+        read_own_data(tmp_path / "data.jsonl")
+
+
+@pytest.mark.parametrize("name", ["genre", "tag", "Topic", "emotion", "category", "class", "label"])
+def test_a_column_of_labels_is_known_by_its_name_in_the_singular(name, tmp_path):
+    frame("|").rename(columns={"tags": name}).to_csv(tmp_path / "data.csv", index=False)
+    data = read_own_data(tmp_path / "data.csv")
+    assert data.labels_found == f"column {name!r}, labels separated by '|'"
+
+
 def images(folder, count=20):
     folder.mkdir(parents=True, exist_ok=True)
     for i in range(count):

@@ -41,6 +41,17 @@ def test_the_command_line_goes_before_the_file_and_the_file_before_the_recipe(en
     assert training.loss_kwargs == {"alpha": 0.25}
 
 
+def test_a_file_is_read_as_yaml_1_2_in_utf_8(tmp_path):
+    file = tmp_path / "settings.yaml"
+    text = "linear_learning_rates: [1e-1, 1e-2]\nsave_strategy: no\nlabel_columns: [größe]\nlearning_rate: 1e-5\n"
+    file.write_bytes(text.encode("utf-8"))
+    experiment, training = parse_experiment(RECIPE, [*CPU, "--config", str(file)])
+    assert experiment.linear_learning_rates == [0.1, 0.01]
+    assert training.save_strategy.value == "no"
+    assert experiment.label_columns == ["größe"]
+    assert training.learning_rate == 1e-5
+
+
 @pytest.mark.parametrize("loss", ["zlpr", "bce", "asymmetric"])
 def test_a_loss_on_logits_brings_schedule_epochs_batch_and_checkpoint_rule(loss):
     experiment, training = parse_experiment(study_recipe("aapd"), [*CPU, "--loss", loss])
@@ -102,6 +113,10 @@ WRONG = [
     (["--loss_kwargs", "alpha=1"], "loss_kwargs must be JSON"),
     (["--loss_kwargs", '{"gamma": 1}'], "Unknown hyperparameter 'gamma' for loss 'reg'"),
     (["--config", "missing.yaml"], "--config must name a YAML or JSON file"),
+    (["--evaluation", "direct"], "evaluation='direct' needs a loss on logits; 'reg' trains no classifier"),
+    (["--linear_learning_rates", "0"], "linear_learning_rates: `learning_rates` must hold positive numbers"),
+    (["--num_train_epochs", "-1"], "num_train_epochs must be above 0, or max_steps must; got -1 and -1"),
+    (["--num_train_epochs", "0"], "nothing would be trained"),
     (["--plugins", "no_such_module"], "plugins names 'no_such_module', which cannot be imported"),
 ]
 
@@ -121,6 +136,12 @@ def test_wrong_arguments_end_with_code_2_and_a_message(argv, message, capsys):
         ("- a\n- b", "must hold settings as `name: value`; got list"),
         ("a: [", "cannot be read"),
         ("num_train_epochs: many", "num_train_epochs cannot be 'many'"),
+        ("linear_optimizer: lbfgs", "linear_optimizer must be adamw or adam or rmsprop or sgd; got 'lbfgs'"),
+        ("linear_learning_rates: 0.1", "linear_learning_rates must be a list, each item a number; got 0.1"),
+        ("linear_learning_rates: [fast]", "linear_learning_rates cannot be 'fast'"),
+        ("max_train_samples: 10.5", "max_train_samples must be a whole number or null; got 10.5"),
+        ("pretrained: 3", "pretrained must be true or false; got 3"),
+        ("seed: 1\nseed: 2", "the key 'seed' stands here a second time"),
     ],
 )
 def test_a_file_with_mistakes_is_refused(content, message, tmp_path, capsys):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -123,9 +125,47 @@ def test_a_joined_loss_is_judged_linearly_and_its_own_logits_are_reported_beside
     assert {"test_macro_f1", "direct_test_macro_f1", "prr"} <= metrics.keys()
 
 
-def test_a_classifier_for_logits_is_refused_where_there_are_none(tmp_path):
-    with pytest.raises(ValueError, match="evaluation='direct' needs a loss on logits; 'reg' trains no classifier"):
-        run(tmp_path / "direct", evaluation="direct")
+def test_small_logits_are_not_taken_for_probabilities(tmp_path, monkeypatch):
+    monkeypatch.setattr(running, "_logits", lambda features, *_: np.full((len(features), 28), 0.2, dtype=np.float32))
+    result = run(tmp_path / "small", loss="zlpr", max_steps=1)
+    _, truth = test_rows("test", 48)
+    assert result.metrics["test_hamming_loss"] == pytest.approx(1 - truth.mean())  # sigmoid(0.2) is above a half
+
+
+@pytest.mark.parametrize("loss", ["reg", "bce"])
+def test_a_single_label_classifier_decides_as_it_was_judged(loss, tmp_path):
+    rows = load_corpus("toy_text")
+    one_each = rows.map(lambda row: {"labels": row["labels"][:1]}).filter(lambda row: row["labels"])
+    chosen = {**QUICK, "output_dir": str(tmp_path / loss), "loss": loss, "single_label": True, "max_steps": 1}
+    experiment = build_experiment(study_recipe("toy_text"), chosen)
+    result = run_experiment(*experiment, one_each, quiet=True)
+    test = one_each["test"].shuffle(seed=42).select(range(48))
+    predictor = Predictor(result.folder)
+    decisions = predictor.decide(predictor.probabilities(test["text"][:]))
+    right = decisions[np.arange(48), [labels[0] for labels in test["labels"]]]
+    assert (decisions.sum(axis=1) == 1).all()
+    assert right.mean() == pytest.approx(result.metrics["test_accuracy"])
+
+
+def test_the_ratio_of_the_last_log_is_reported():
+    class Statistics:
+        def flush(self):
+            return {"prr": 9.0}
+
+    history = [{"prr": 1.0}, {"prr": 2.0}, {"prr": 3.0}, {"train_runtime": 1.0}]
+    trainer = SimpleNamespace(state=SimpleNamespace(log_history=history), statistics=Statistics())
+    assert running._prr(trainer) == {"prr": 3.0}
+    trainer.state.log_history = []
+    assert running._prr(trainer) == {"prr": 9.0}
+
+
+@pytest.mark.parametrize("logging_steps", [5, 100])
+def test_the_ratio_does_not_depend_on_an_interruption(logging_steps, tmp_path):
+    settings = {"logging_steps": logging_steps, "save_steps": 2, "save_total_limit": 9}
+    whole = run(tmp_path / "whole", **settings)
+    shutil.copytree(whole.folder / "checkpoint-4", tmp_path / "resumed" / "checkpoint-4")
+    resumed = run(tmp_path / "resumed", **settings, resume_from_checkpoint="last")
+    assert resumed.metrics["prr"] == pytest.approx(whole.metrics["prr"], abs=1e-6)
 
 
 def test_fewer_training_rows_are_a_part_of_more(tmp_path, monkeypatch):

@@ -19,7 +19,8 @@ from hf_mlcl import MLCLModel
 from hf_mlcl.experiments import study_recipe
 from hf_mlcl.recipes import RECIPES
 
-RECIPE_FOLDER = Path(__file__).parents[2] / "recipes"
+ROOT = Path(__file__).parents[2]
+RECIPE_FOLDER = ROOT / "recipes"
 TESTS = Path(__file__).parents[1]
 
 
@@ -123,6 +124,15 @@ def test_recipe_on_two_ranks_shares_the_batch_and_writes_once(corpus, tmp_path, 
     content = check_output(tmp_path / "run", corpus)
     assert content["settings"]["per_device_train_batch_size"] == 4
     assert done.stdout.count("Encoder, classifier and metrics.json are in") == 1
+
+
+def test_the_package_has_the_recipes_themselves_and_the_repository_a_link_to_them():
+    """A checkout without links, or a wheel, must not lack them."""
+    inside = ROOT / "src" / "hf_mlcl" / "recipes"
+    assert not inside.is_symlink()
+    assert all(path.is_file() and not path.is_symlink() for path in inside.glob("*.py"))
+    assert RECIPE_FOLDER.resolve() == inside
+    assert not Path(os.readlink(RECIPE_FOLDER)).is_absolute()
 
 
 def test_every_corpus_has_a_recipe_short_enough_to_read_at_once():

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from transformers import BertConfig, ViTConfig
+from typer.testing import CliRunner
 
-from hf_mlcl.study.cost import forward_operations, run_cost, split_sizes, study_cost
-from study.made import run
+from hf_mlcl.cli.app import app
+from hf_mlcl.study.cost import assumed_backbones, forward_operations, run_cost, split_sizes, study_cost
+from study.made import finished_study, run
 from study.quick import make_study
 
 
@@ -33,6 +36,43 @@ def test_the_total_is_the_sum_over_runs(tmp_path):
     costs = study_cost(study)
     assert costs["total"].runs == len(study.runs)
     assert costs["total"].operations == pytest.approx(sum(run_cost(each).operations for each in study.runs))
+
+
+@pytest.fixture
+def offline(monkeypatch):
+    monkeypatch.setattr("hf_mlcl.experiments.inputs.hub_is_reachable", lambda: False)
+
+
+@pytest.mark.usefixtures("offline")
+def test_backbones_that_cannot_be_had_are_named_and_no_others(tmp_path):
+    BertConfig(hidden_size=16, num_attention_heads=2, num_hidden_layers=1).save_pretrained(tmp_path / "mine")
+    texts = [None, "small", "roberta-base", str(tmp_path / "mine"), "nobody/text-model"]
+    images = [None, "small", "resnet18", "timm/resnet50.a1_in1k", "nobody/image-model"]
+    runs = [run("toy_text", "reg", 0, backbone=name) for name in texts]
+    runs += [run("toy_images", "reg", 0, backbone=name) for name in images]
+    study = finished_study(tmp_path / "study", [(each, {}) for each in runs])
+    assert assumed_backbones(study) == {"nobody/text-model": "RoBERTa-base", "nobody/image-model": "ResNet-50"}
+
+
+@pytest.mark.usefixtures("offline")
+def test_a_backbone_in_the_cache_or_in_a_folder_is_counted_itself(tmp_path):
+    config = BertConfig(hidden_size=32, num_attention_heads=2, num_hidden_layers=1, intermediate_size=64)
+    config.save_pretrained(tmp_path)
+    weights = 4 * 32**2 + 2 * 32 * 64
+    assert 1.0 < forward_operations("text", str(tmp_path), 16) / (2 * weights * 16) < 1.3
+    ViTConfig(hidden_size=32, num_attention_heads=2, num_hidden_layers=1, intermediate_size=64).save_pretrained(
+        tmp_path / "vit"
+    )
+    assert forward_operations("image", str(tmp_path / "vit"), 224) < forward_operations("image", "resnet18", 224) / 10
+
+
+@pytest.mark.usefixtures("offline")
+def test_the_program_names_backbones_that_it_had_to_assume(tmp_path):
+    (tmp_path / "study.yaml").write_text(
+        "corpora: [toy_text]\nlosses: [reg]\nseeds: [0]\ndefaults: {backbone: nobody/text-model}\n"
+    )
+    result = CliRunner().invoke(app, ["study", "cost", str(tmp_path / "study.yaml")])
+    assert "The backbone nobody/text-model cannot be had here: it is taken as RoBERTa-base." in result.output
 
 
 def test_rows_are_counted_or_as_the_paper_rounds_them():

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import html.parser
 import re
+import threading
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from hf_mlcl.experiments.decisions import save_decisions
+from hf_mlcl.study import publishing
 from hf_mlcl.study.publishing import publish
 from hf_mlcl.study.rendering import html_page, to_html, to_latex, to_markdown
 from hf_mlcl.study.report import Cell, ReportTable, Row, report_tables, report_values, space_tables
@@ -151,6 +153,16 @@ def test_the_table_of_the_space_has_the_best_bold_and_the_second_underlined(tmp_
     assert rows["reg"][3].value == "0.400"  # the paper's, beside ours
 
 
+def test_the_space_has_a_table_a_setting(tmp_path):
+    runs = [
+        (run("aapd", loss, 0, size, size=size), {"alignment": 0.5, "uniformity": -1.0})
+        for loss in ("base", "reg")
+        for size in ("full", "small")
+    ]
+    titles = [table.title for table in space_tables(finished_study(tmp_path, runs))]
+    assert titles == [f"Uniformity and alignment (lower is better), {size}" for size in ("full", "small")]
+
+
 NASTY = ReportTable(
     "50% of <b> & {x}_y | z",
     [("A&B_1", "ours"), ("A&B_1", "paper"), ("C|D", "ours")],
@@ -232,8 +244,23 @@ def test_every_run_is_a_row_of_parquet_and_csv(tmp_path):
         assert table["version.torch"].tolist()[0] == "2.15.0"
 
 
+def test_who_publishes_reads_the_runs_after_those_before_have_written_theirs(study, monkeypatch):
+    read = threading.Event()
+    monkeypatch.setattr(publishing, "study_table", lambda study: read.set() or study_table(study))
+    other = threading.Thread(target=publish, args=[study])
+    with publishing.publishing_lock(study):  # another worker is at it
+        other.start()
+        assert not read.wait(0.5)
+        assert not (study.output_dir / "report.md").exists()
+    other.join(60)
+    assert read.is_set()
+    assert (study.output_dir / "report.md").exists()
+
+
 def test_everything_is_published(study):
-    names = {path.name for path in publish(study)}
+    paths, table = publish(study)
+    assert list(table["id"]) == list(study_table(study)["id"])
+    names = {path.name for path in paths}
     assert names >= {"runs.parquet", "runs.csv", "report.md", "report.tex", "report.html"}
     assert "A &amp; B." in (study.output_dir / "report.html").read_text()
     assert not list(study.output_dir.glob(".*part*"))

@@ -16,7 +16,7 @@ import pytest
 
 import hf_mlcl.study.runner
 from hf_mlcl.study import WorkList, run_study
-from hf_mlcl.study.execution import expanded, last_complete_checkpoint
+from hf_mlcl.study.execution import expanded
 from hf_mlcl.study.table import study_table
 from hf_mlcl.study.worklist import Worker
 from study.quick import journal, make_study, quick_runner, scores
@@ -156,16 +156,6 @@ def test_a_worker_that_is_asked_to_stop_gives_its_runs_back(study, notes, number
     (folder,) = {path.parent for path in study.output_dir.glob("runs/*/attempt-1.json")}
     assert json.loads((folder / "ended-1.json").read_text())["ending"] == "interrupted"
     assert set(study_table(study)["state"]) == {"waiting"}
-
-
-def test_a_checkpoint_that_was_not_written_to_its_end_is_not_used(tmp_path):
-    assert last_complete_checkpoint(tmp_path) is None
-    for step, state in ((9, "{}"), (10, "{}"), (100, '{"half'), (200, None)):
-        (tmp_path / f"checkpoint-{step}").mkdir()
-        if state is not None:
-            (tmp_path / f"checkpoint-{step}" / "trainer_state.json").write_text(state)
-    assert last_complete_checkpoint(tmp_path).name == "checkpoint-10"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint-10", "checkpoint-9"]
 
 
 def test_a_data_folder_may_name_a_variable_of_the_machine(monkeypatch):

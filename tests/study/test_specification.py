@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from hf_mlcl.experiments.yaml_file import parse_yaml
 from hf_mlcl.study import StudyError, load_study
-from hf_mlcl.study.yaml_file import parse_yaml
 
 FILE = """
 name: example

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import os
 from typing import Annotated, Any
 
@@ -11,6 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from hf_mlcl.cli.output import say
+from hf_mlcl.cli.study import study_app
 from hf_mlcl.data.errors import CorpusError
 
 TRACEBACK = "HF_MLCL_TRACEBACK"
@@ -189,6 +188,10 @@ def evaluate(
     text_column: Annotated[str | None, typer.Option(help="Column with texts or image paths, if not found.")] = None,
     label_columns: Annotated[str | None, typer.Option(help="Column(s) with labels, if not found.")] = None,
     label_delimiter: Annotated[str | None, typer.Option(help="What separates labels in one column.")] = None,
+    size: Annotated[
+        str | None,
+        typer.Option(help="full or small version of a corpus; that which the classifier learned from if not set."),
+    ] = None,
     max_samples: Annotated[int | None, typer.Option(help="Rows to keep, drawn with a fixed seed.")] = None,
     per_label: Annotated[bool, typer.Option(help="Show every label.")] = False,
     as_json: AsJson = False,
@@ -205,7 +208,7 @@ def evaluate(
         "label_columns": None if label_columns is None else [name.strip() for name in label_columns.split(",")],
         "label_delimiter": label_delimiter,
     }
-    run(data, model, split, data_dir, columns, max_samples, per_label, as_json)
+    run(data, model, split, data_dir, size, columns, max_samples, per_label, as_json)
 
 
 @app.command(rich_help_panel="Your data")
@@ -246,5 +249,4 @@ def push(
     run(folder, repo_id, public)
 
 
-if importlib.util.find_spec("hf_mlcl.cli.study") is not None:
-    app.add_typer(importlib.import_module("hf_mlcl.cli.study").study_app, name="study", rich_help_panel="Research")
+app.add_typer(study_app, name="study", rich_help_panel="Research")

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import typer
 
 from hf_mlcl.cli.libraries import quiet_libraries
-from hf_mlcl.cli.output import print_json, print_table
+from hf_mlcl.cli.output import print_json, print_table, say
 from hf_mlcl.cli.predict import chosen_model
 
 SPLITS = ("train", "validation", "test")
+SIZES = ("full", "small")
 
 
 def run(
@@ -20,6 +22,7 @@ def run(
     model: str | None,
     split: str,
     data_dir: str | None,
+    size: str | None,
     columns: Mapping[str, Any],
     max_samples: int | None,
     per_label: bool,
@@ -32,6 +35,7 @@ def run(
         model: The classifier; the newest one if not given.
         split: Which rows.
         data_dir: Of a corpus.
+        size: Of a corpus; that which the classifier learned from if not given.
         columns: How to read data of one's own.
         max_samples: Rows to keep.
         per_label: Whether to show every label.
@@ -44,9 +48,12 @@ def run(
 
     if split not in (*SPLITS, "all"):
         raise typer.BadParameter(f"--split must be train, validation, test or all; got {split!r}.")
+    if size not in (None, *SIZES):
+        raise typer.BadParameter(f"--size must be full or small; got {size!r}.")
     quiet_libraries()
-    splits = _read(data, data_dir, columns)
-    predictor = Predictor(chosen_model(model))
+    classifier = chosen_model(model)
+    splits = _read(data, data_dir, size, columns, classifier)
+    predictor = Predictor(classifier)
     chosen = [splits[name] for name in (SPLITS if split == "all" else (split,)) if name in splits]
     inputs: list[Any] = []
     named: list[list[str]] = []
@@ -86,9 +93,27 @@ def run(
         print_table(["label", "rows", "F1"], [list(row.values()) for row in sorted(each, key=lambda one: -one["rows"])])
 
 
-def _read(data: str, data_dir: str | None, columns: Mapping[str, Any]) -> Any:
+def _read(data: str, data_dir: str | None, size: str | None, columns: Mapping[str, Any], model: str) -> Any:
     from hf_mlcl.data import list_corpora, load_corpus, read_own_data
 
     if data in list_corpora():
-        return load_corpus(data, data_dir=data_dir)
+        if size is None:
+            size = _size_of_training(data, model)
+            if size != "full":
+                say(f"Using the {size} version of {data}, as in training; --size full takes the whole of it.")
+        return load_corpus(data, size=size, data_dir=data_dir)
+    if size is not None:
+        raise typer.BadParameter(f"--size is for the corpora of `hf-mlcl corpora`, and {data!r} is none of them.")
     return read_own_data(data, **columns).splits
+
+
+def _size_of_training(corpus: str, model: str) -> str:
+    """The version of a corpus that a classifier of an experiment learned from: its test rows are unseen there only."""
+    from hf_mlcl.experiments.prediction import classifier_folder
+    from hf_mlcl.experiments.running import METRICS_FILE, ExperimentResult
+
+    folder = Path(classifier_folder(model)).parent
+    if not (folder / METRICS_FILE).is_file():
+        return "full"
+    settings = ExperimentResult.load(folder).settings
+    return str(settings.get("size", "full")) if settings.get("corpus") == corpus else "full"

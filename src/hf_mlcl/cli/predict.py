@@ -104,6 +104,8 @@ def expand(given: str, kind: str, text_column: str | None = None) -> list[str]:
     """
     from hf_mlcl.data.own import IMAGE_ENDINGS, READERS
 
+    if not given.strip():
+        raise ValueError("An empty text has no labels: give a text, a file, a folder, or - for standard input.")
     if given == "-":
         return [line.rstrip("\n") for line in sys.stdin if line.strip()]
     path = Path(given)

@@ -170,11 +170,10 @@ def table(
 
     study = _planned(file, changes)
     console = Console()
-    runs = study_table(study) if (study.output_dir / "plan.json").exists() else None
-    if runs is None or finished(runs).empty:
+    if not (study.output_dir / "plan.json").exists() or finished(study_table(study)).empty:
         say(f"No run is finished yet: start them with `hf-mlcl study run {file}`.")
         raise typer.Exit(1)
-    paths = publish(study, runs, per.value)
+    paths, runs = publish(study, per.value)
     tables = all_tables(study, runs, per.value)
     if as_json:
         print_json({each.title: report_values(each) for each in tables})
@@ -203,10 +202,13 @@ def figures(
     `prr` (against temperature), `space` (alignment and uniformity), `alpha`.
     """
     from hf_mlcl.study.figures import save_figures
+    from hf_mlcl.study.publishing import publishing_lock
 
     study = _planned(file, changes)
+    folder = output or study.output_dir / "figures"
     try:
-        drawn, missing = save_figures(study, output or study.output_dir / "figures", names=name, suffix=picture_format)
+        with publishing_lock(study):
+            drawn, missing = save_figures(study, folder, names=name, suffix=picture_format)
     except ValueError as error:
         _fail(str(error))
     for path in drawn.values():
@@ -231,13 +233,20 @@ def cost(
 
     Operations are counted on the networks; the rate of the device is an assumption, which is printed with the result.
     """
-    from hf_mlcl.study.cost import DEVICE_RATE, study_cost
+    from hf_mlcl.study.cost import DEVICE_RATE, assumed_backbones, study_cost
 
     study = _loaded(file, changes)
     rates = DEVICE_RATE if tera is None else dict.fromkeys(DEVICE_RATE, tera * 1e12)
     costs = study_cost(study, rates)
+    stand_ins = assumed_backbones(study)
     if as_json:
-        print_json({"rates": rates, "costs": {key: vars(value) for key, value in costs.items()}})
+        print_json(
+            {
+                "rates": rates,
+                "assumed_backbones": stand_ins,
+                "costs": {key: vars(value) for key, value in costs.items()},
+            }
+        )
         return
     rows = [[key, value.runs, f"{value.operations:.1e}", f"{value.hours:,.1f}"] for key, value in costs.items()]
     print_table(["runs of", "number", "operations", "GPU hours"], rows)
@@ -247,6 +256,8 @@ def cost(
         "forward passes in training and one when its features are extracted; texts have their greatest length. Data\n"
         "loading and linear heads come on top."
     )
+    for backbone, stand_in in stand_ins.items():
+        print(f"The backbone {backbone} cannot be had here: it is taken as {stand_in}.")
 
 
 # Helpers --------------------------------------------------------------------------------------------------------------
@@ -311,10 +322,8 @@ def _progress(console: Console) -> Iterator[Callable[[str, Progress], None]]:
 def _publish_and_print(console: Console, study: Study) -> None:
     from hf_mlcl.study.publishing import publish
     from hf_mlcl.study.report import report_tables
-    from hf_mlcl.study.table import study_table
 
-    runs = study_table(study)
-    paths = publish(study, runs)
+    paths, runs = publish(study)
     for each in report_tables(study, runs):
         _print_table(console, each)
     console.print(f"In {study.output_dir}: {', '.join(path.name for path in paths)}", markup=False, soft_wrap=True)

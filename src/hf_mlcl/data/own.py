@@ -34,7 +34,21 @@ SPLIT_NAMES = {
 }
 TEXT_NAMES = ("text", "sentence", "document", "content", "abstract", "body", "review", "comment", "tweet", "message")
 IMAGE_NAMES = ("image", "file_name", "filename", "image_path", "path", "file")
-LABEL_NAMES = ("labels", "label", "tags", "categories", "category", "classes", "class", "topics", "genres", "emotions")
+LABEL_NAMES = tuple(
+    name
+    for pair in (
+        ("labels", "label"),
+        ("tags", "tag"),
+        ("categories", "category"),
+        ("classes", "class"),
+        ("topics", "topic"),
+        ("genres", "genre"),
+        ("emotions", "emotion"),
+    )
+    for name in pair
+)
+EMPTY_WORDS = ("", "na", "n/a", "nan", "null", "none")
+"""What an empty cell of a column of 0 and 1 may be written as; among names of labels they are names."""
 DELIMITERS = ("|", ";", ",", "\t", " ")
 FRACTIONS = (0.8, 0.1, 0.1)
 FEWEST_ROWS = 10
@@ -134,7 +148,7 @@ def read_own_data(
     kind, content = _content_column(raw, columns, text_column, set(label_columns or ()))
     notes: list[str] = []
     raw = _without_blank_rows(raw, content, kind, notes)
-    labels, names, found = _labels(raw, columns, content, label_columns, label_delimiter)
+    labels, names, found = _labels(raw, columns, content, label_columns, label_delimiter, notes)
     splits = {}
     for split, rows in raw.items():
         rows = rows.select_columns([content])
@@ -197,7 +211,9 @@ def _read_file(path: Path) -> Dataset:
     reader = READERS.get(endings[-1].lower()) if endings else None
     if reader is None:
         raise CorpusFileError(f"{path} ends in {path.suffix or 'nothing'!r}; expected one of {', '.join(READERS)}.")
-    options = {"sep": _separator(path)} if reader == "csv" else {}
+    options: dict[str, Any] = {}
+    if reader == "csv":  # pandas would take labels and texts such as None, NA, null or n/a for empty cells
+        options = {"sep": _separator(path), "keep_default_na": False, "na_values": [""]}
     try:
         return load_dataset(reader, data_files=str(path), split="train", **options)
     except Exception as error:  # of pandas, pyarrow or datasets, depending on what is wrong
@@ -225,6 +241,8 @@ def _read_folder(folder: Path) -> dict[str, Dataset]:
             f"{folder} holds neither train.csv (.tsv, .json, .jsonl, .parquet) nor images. Give the file itself, or a "
             f"folder of images with a metadata.csv."
         )
+    if described := _read_metadata(folder):
+        return described
     try:
         return _named_splits(dict(load_dataset("imagefolder", data_dir=str(folder))))
     except Exception as error:  # depends on what is wrong with metadata or images
@@ -232,6 +250,17 @@ def _read_folder(folder: Path) -> dict[str, Dataset]:
             f"{folder} cannot be read as a folder of images: {error}. It needs a metadata.csv with a column file_name "
             f"(paths relative to the folder) and labels, or a subfolder a class."
         ) from error
+
+
+def _read_metadata(folder: Path) -> dict[str, Dataset]:
+    """The tables ``metadata.csv`` of a folder of images or of its splits, read as any other CSV; none if one lacks."""
+    parts = {path: split for path in sorted(folder.iterdir()) if path.is_dir() and (split := _split_name(path.name))}
+    folders = parts or {folder: "train"}
+    if not all((path / "metadata.csv").is_file() for path in folders):
+        return {}
+    return _named_splits(
+        {split: _with_image_paths(_read_file(path / "metadata.csv"), path) for path, split in folders.items()}
+    )
 
 
 def _split_name(word: str) -> str | None:
@@ -341,6 +370,7 @@ def _labels(
     content: str,
     chosen: Sequence[str] | None,
     delimiter: str | None,
+    notes: list[str],
 ) -> tuple[dict[str, list[list[int]]], list[str], str]:
     """The label ids of every row, the labels' names, and how they were found."""
     rest = [name for name in columns if name != content]
@@ -353,44 +383,65 @@ def _labels(
         lists = [name for name in rest if isinstance(raw["train"].features[name], List)]
         candidates = by_name[:1] or (flags if len(flags) > 1 else []) or lists[:1]
     if len(candidates) > 1:
-        return _from_flags(raw, candidates)
+        return _from_flags(raw, candidates, notes)
     if not candidates:
         raise CorpusFormatError(
             f"No labels were found among the columns {', '.join(columns)}. Expected: a column 'labels' with lists or "
             f"with names separated by one of | ; , or a column of 0 and 1 for each label. Name them: label_columns."
         )
-    return _from_column(raw, candidates[0], delimiter)
+    return _from_column(raw, candidates[0], delimiter, notes)
 
 
 def _is_flag(raw: dict[str, Dataset], column: str) -> bool:
-    """Whether a column holds nothing but 0 and 1, in any spelling."""
-    return all(_flag(value) is not None for rows in raw.values() for value in rows[column][:1000])
+    """Whether a column holds nothing but 0 and 1, in any spelling, and perhaps empty cells."""
+    cells = [value for rows in raw.values() for value in rows[column][:1000]]
+    if any(_flag(value) is None and not _is_empty(value) for value in cells):
+        return False
+    return any(_flag(value) is not None for rows in raw.values() for value in rows[column])
 
 
 def _flag(value: Any) -> bool | None:
     if isinstance(value, str):
-        return {"0": False, "1": True, "false": False, "true": True}.get(value.strip().lower())
+        return {"0": False, "1": True, "0.0": False, "1.0": True, "false": False, "true": True}.get(
+            value.strip().lower()
+        )
     return bool(value) if value in (0, 1) else None
 
 
-def _from_flags(raw: dict[str, Dataset], names: list[str]) -> tuple[dict[str, list[list[int]]], list[str], str]:
+def _is_empty(value: Any) -> bool:
+    if isinstance(value, str):
+        return value.strip().lower() in EMPTY_WORDS
+    return value is None or value != value
+
+
+def _from_flags(
+    raw: dict[str, Dataset], names: list[str], notes: list[str]
+) -> tuple[dict[str, list[list[int]]], list[str], str]:
+    empty: Counter[str] = Counter()
     labels: dict[str, list[list[int]]] = {}
     for split, rows in raw.items():
         labels[split] = [[] for _ in range(len(rows))]
         for number, name in enumerate(names):
             for index, value in enumerate(rows[name]):
                 flag = _flag(value)
-                if flag is None:
+                if flag is None and _is_empty(value):
+                    empty[name] += 1
+                elif flag is None:
                     raise CorpusFormatError(
                         f"Column {name!r} holds {value!r} in row {index + 1} of {split}, expected 0 or 1."
                     )
                 if flag:
                     labels[split][index].append(number)
+    if empty:
+        listed = ", ".join(f"{name} {count}" for name, count in empty.most_common(5)) + (
+            ", …" if len(empty) > 5 else ""
+        )
+        notes.append(f"{empty.total()} empty cells in columns of 0 and 1 count as 0: {listed}")
     return labels, names, f"{len(names)} columns of 0 and 1"
 
 
 def _from_column(
-    raw: dict[str, Dataset], column: str, delimiter: str | None
+    raw: dict[str, Dataset], column: str, delimiter: str | None, notes: list[str]
 ) -> tuple[dict[str, list[list[int]]], list[str], str]:
     feature = raw["train"].features[column]
     values = {split: list(rows[column]) for split, rows in raw.items()}
@@ -399,12 +450,16 @@ def _from_column(
         how = "lists of labels" if isinstance(feature, List) else "one label a row"
         ids = {split: [_listed(value) for value in column_values] for split, column_values in values.items()}
         return ids, list(inner.names), f"column {column!r}, {how}"
-    if isinstance(feature, List):
-        named = {split: [[str(item) for item in value or []] for value in found] for split, found in values.items()}
-        how = "lists of labels"
-    elif _written_lists([value for found in values.values() for value in found]):
-        named = {split: [_read_list(value, column) for value in found] for split, found in values.items()}
-        how = "lists of labels, written out"
+    written = not isinstance(feature, List) and _written_lists([value for found in values.values() for value in found])
+    if isinstance(feature, List) or written:
+        lists = {
+            split: [_read_list(value, column) if written else list(value or []) for value in found]
+            for split, found in values.items()
+        }
+        how = "lists of labels, written out" if written else "lists of labels"
+        if _are_multi_hot([row for found in lists.values() for row in found], column):
+            return _from_multi_hot(lists, column, notes)
+        named = {split: [[str(item) for item in row] for row in found] for split, found in lists.items()}
     else:
         texts = {split: [_text_of(value) for value in found] for split, found in values.items()}
         if delimiter is None:
@@ -423,6 +478,34 @@ def _from_column(
     return ids, names, f"column {column!r}, {how}"
 
 
+def _are_multi_hot(rows: Sequence[Sequence[Any]], column: str) -> bool:
+    """Whether lists are a 0 or 1 for each label, and not the labels themselves; empty lists tell nothing."""
+    lengths = {len(row) for row in rows if row}
+    if not all(_flag(item) is not None for row in rows for item in row) or max(lengths, default=0) < 2:
+        return False
+    if len(lengths) == 1:
+        return True
+    if max(lengths) > 2:  # no row can hold more than two of the labels 0 and 1
+        found = ", ".join(map(str, sorted(lengths)))
+        raise CorpusFormatError(
+            f"Column {column!r} holds lists of 0 and 1, but of different lengths ({found}). "
+            f"Expected one 0 or 1 for each label in every row, or lists of the labels that a row has."
+        )
+    return False
+
+
+def _from_multi_hot(
+    lists: dict[str, list[list[Any]]], column: str, notes: list[str]
+) -> tuple[dict[str, list[list[int]]], list[str], str]:
+    ids = {
+        split: [[number for number, item in enumerate(row) if _flag(item)] for row in found]
+        for split, found in lists.items()
+    }
+    count = max(len(row) for found in lists.values() for row in found)
+    notes.append(f"lists of 0 and 1 have no names of labels: they are called 0 to {count - 1}, by their place")
+    return ids, [str(number) for number in range(count)], f"column {column!r}, lists of 0 and 1, one place a label"
+
+
 def _listed(value: Any) -> list[int]:
     if value is None:
         return []
@@ -438,10 +521,10 @@ def _written_lists(values: Sequence[Any]) -> bool:
     return bool(texts) and all(text.startswith("[") and text.endswith("]") for text in texts)
 
 
-def _read_list(value: Any, column: str) -> list[str]:
+def _read_list(value: Any, column: str) -> list[Any]:
     text = _text_of(value)
     try:
-        return [str(item) for item in ast.literal_eval(text)] if text else []
+        return list(ast.literal_eval(text)) if text else []
     except (ValueError, SyntaxError) as error:
         raise CorpusFormatError(
             f"Column {column!r} holds {text[:80]!r}, which looks like a list but is none."

@@ -153,7 +153,7 @@ def _from_backbone(name: str, label_names: list[str], experiment: ExperimentArgu
     if experiment.backbone_weights is not None:
         settings["weights"] = experiment.backbone_weights
     try:
-        with _without_vain_attempts(name):
+        with without_vain_attempts(name):
             return MLCLModel.from_backbone(name, label_names, pretrained=experiment.pretrained, **settings)
     except (OSError, ValueError) as error:
         raise ValueError(_no_backbone(name, error)) from error
@@ -161,14 +161,14 @@ def _from_backbone(name: str, label_names: list[str], experiment: ExperimentArgu
 
 def _tokenizer(name: str) -> Any:
     try:
-        with _without_vain_attempts(name):
+        with without_vain_attempts(name):
             return AutoTokenizer.from_pretrained(name)
     except (OSError, ValueError) as error:
         raise ValueError(_no_backbone(name, error)) from error
 
 
 @contextmanager
-def _without_vain_attempts(name: str) -> Iterator[None]:
+def without_vain_attempts(name: str) -> Iterator[None]:
     """Where the Hub cannot be reached, look into the cache only: its library would try again for a minute or more."""
     before = hub.HF_HUB_OFFLINE
     hub.HF_HUB_OFFLINE = before or not (Path(name).is_dir() or hub_is_reachable())

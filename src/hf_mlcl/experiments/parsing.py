@@ -8,6 +8,7 @@ import difflib
 import functools
 import importlib
 import json
+import os
 import runpy
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,8 +19,11 @@ import torch
 import yaml
 from transformers import HfArgumentParser
 
+from hf_mlcl.experiments.argument_types import accepts, hint_name, known_arguments
 from hf_mlcl.experiments.arguments import ExperimentArguments
+from hf_mlcl.experiments.checking import check_experiment
 from hf_mlcl.experiments.recipe import Recipe
+from hf_mlcl.experiments.yaml_file import parse_yaml
 from hf_mlcl.training import ContrastiveTrainingArguments
 
 
@@ -99,6 +103,7 @@ def build_experiment(
     )
     if experiment.global_batch_size is not None and "per_device_train_batch_size" not in settings:
         training.per_device_train_batch_size = _share(experiment.global_batch_size, training)
+    check_experiment(experiment, training)
     return experiment, training
 
 
@@ -128,9 +133,9 @@ def read_settings(path: str) -> dict[str, Any]:
     if file.suffix not in (".yaml", ".yml", ".json") or not file.is_file():
         raise ValueError(f"--config must name a YAML or JSON file (.yaml, .yml, .json) that is there; got {path!r}.")
     try:
-        # YAML contains JSON, but reads 1e-5 as a word; that is mended where the settings are converted.
-        content = json.loads(file.read_text()) if file.suffix == ".json" else yaml.safe_load(file.read_text())
-    except (json.JSONDecodeError, yaml.YAMLError) as error:
+        text = file.read_text(encoding="utf-8")
+        content = json.loads(text) if file.suffix == ".json" else parse_yaml(text)
+    except (json.JSONDecodeError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise ValueError(f"--config {path} cannot be read: {error}") from error
     if not isinstance(content, dict):
         raise ValueError(f"--config {path} must hold settings as `name: value`; got {type(content).__name__}.")
@@ -164,13 +169,30 @@ def _converted(name: str, value: Any) -> Any:
     if name not in actions:
         near = difflib.get_close_matches(name, actions, n=3) or ["see --help"]
         raise ValueError(f"There is no setting {name!r}. Nearest: {', '.join(near)}.")
-    convert = actions[name].type
-    if isinstance(value, str) and callable(convert):
-        try:
-            return convert(value)
-        except (ValueError, TypeError, argparse.ArgumentTypeError) as error:
-            raise ValueError(f"{name} cannot be {value!r}: {error}") from error
+    if isinstance(value, os.PathLike):
+        value = os.fspath(value)
+    if isinstance(value, list | tuple):
+        value = [_from_text(name, item, actions[name].type) for item in value]
+    else:
+        value = _from_text(name, value, actions[name].type)
+    hint = _types()[name]
+    if not accepts(hint, value):
+        raise ValueError(f"{name} must be {hint_name(hint)}; got {value!r}.")
     return value
+
+
+def _from_text(name: str, value: Any, convert: Any) -> Any:
+    if not isinstance(value, str) or not callable(convert):
+        return value
+    try:
+        return convert(value)
+    except (ValueError, TypeError, argparse.ArgumentTypeError) as error:
+        raise ValueError(f"{name} cannot be {value!r}: {error}") from error
+
+
+@functools.cache
+def _types() -> dict[str, Any]:
+    return known_arguments()
 
 
 def _as_dict(value: Any) -> dict[str, Any]:

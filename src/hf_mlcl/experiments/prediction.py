@@ -11,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 CLASSIFIER_FOLDER = "classifier"
+SINGLE_LABEL = "single_label"
+"""Entry of a classifier's configuration: its probabilities are sigmoids, but a row has one label, the most probable."""
 
 
 class Predictor:
@@ -53,7 +55,7 @@ class Predictor:
             ) from error
         self.label_names: list[str] = [config.id2label[number] for number in range(config.num_labels)]
         self.thresholds: list[float] = getattr(config, "thresholds", None) or [0.5] * config.num_labels
-        self.single_label = config.problem_type == "single_label_classification"
+        self.single_label = config.problem_type == "single_label_classification" or getattr(config, SINGLE_LABEL, False)
 
     def probabilities(self, rows: Sequence[Any]) -> npt.NDArray[np.float32]:
         """The probability of every label (rows, labels).

@@ -11,7 +11,6 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,18 +19,18 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from datasets import DatasetDict
-from scipy.special import softmax
 from torch import Tensor
 from transformers import PrinterCallback, ProgressCallback, set_seed
-from transformers.trainer_utils import get_last_checkpoint
 
 from hf_mlcl import ContrastiveMultiLabelTrainer, MLCLForImageClassification, MLCLForSequenceClassification
-from hf_mlcl.evaluation import LinearEvaluationConfig, linear_evaluate, space_quality
+from hf_mlcl.evaluation import linear_evaluate, space_quality
 from hf_mlcl.experiments.arguments import ExperimentArguments
+from hf_mlcl.experiments.checking import check_experiment, evaluates_linearly, linear_config
+from hf_mlcl.experiments.checkpoints import StatisticsInCheckpoints, starting_checkpoint
 from hf_mlcl.experiments.decisions import save_decisions
 from hf_mlcl.experiments.inputs import Inputs, load_data, prepare_inputs
+from hf_mlcl.experiments.prediction import SINGLE_LABEL
 from hf_mlcl.hub import ModelReport, SplitScores, push_folder, write_model_card
-from hf_mlcl.losses import loss_class, on_logits_only
 from hf_mlcl.metrics import compute_single_label_metrics, decide, f1, multilabel_metrics, sigmoid
 from hf_mlcl.training import ContrastiveTrainingArguments
 from hf_mlcl.training.report import training_report
@@ -110,8 +109,8 @@ def run_experiment(
     """
     seconds: dict[str, float] = {}
     start = time.perf_counter()
-    _check_evaluation(experiment, training)
-    checkpoint = _checkpoint(experiment, training)
+    check_experiment(experiment, training)
+    checkpoint = starting_checkpoint(experiment, training)
     # The Hub gets the finished classifier, and not every checkpoint on the way to it.
     push, training.push_to_hub = training.push_to_hub, False
     set_seed(training.seed)
@@ -132,6 +131,7 @@ def run_experiment(
         processing_class=inputs.processor,
         eval_data_collator=inputs.eval_collator,
     )
+    trainer.add_callback(StatisticsInCheckpoints(trainer.statistics, checkpoint))
     if quiet:
         training.disable_tqdm = True
         for printing in (PrinterCallback, ProgressCallback):
@@ -177,25 +177,24 @@ class _Evaluated:
 def _evaluate(trainer: ContrastiveMultiLabelTrainer, inputs: Inputs, experiment: ExperimentArguments) -> _Evaluated:
     """Scores of validation and test, from features that are computed once; the same on every rank."""
     model = trainer.model
-    linear = experiment.evaluation == "linear" or (
-        experiment.evaluation == "auto" and not on_logits_only(trainer.args.loss)
-    )
+    linear = evaluates_linearly(experiment, trainer.args.loss)
     held_out = {split: trainer.features_and_labels(inputs.data[split]) for split in ("validation", "test")}
     metrics: dict[str, float] = {}
     if model.classifier is not None:
         weight, bias = model.classifier.weight.detach()[None].cpu(), model.classifier.bias.detach()[None].cpu()
-        to_probabilities = partial(softmax, axis=1) if experiment.single_label else sigmoid
         probabilities = {
-            split: to_probabilities(_logits(features, weight[0], bias[0])) for split, (features, _) in held_out.items()
+            split: _probabilities(_logits(features, weight[0], bias[0]), experiment.single_label)
+            for split, (features, _) in held_out.items()
         }
-        metrics |= _scores("direct_" if linear else "", probabilities, held_out, experiment.single_label)
+        prefix = "direct_" if linear else ""
+        metrics |= _scores(prefix, probabilities, held_out, experiment.single_label)
     if linear:
         passes, train_labels = _training_passes(trainer, inputs, experiment.augmented_passes)
         result = linear_evaluate(
             passes,
             train_labels,
             *held_out["validation"],
-            config=_linear_config(experiment, trainer.args.seed),
+            config=linear_config(experiment, trainer.args.seed),
             device=trainer.args.device,
             progress=not trainer.args.disable_tqdm and trainer.is_world_process_zero(),
         )
@@ -206,7 +205,10 @@ def _evaluate(trainer: ContrastiveMultiLabelTrainer, inputs: Inputs, experiment:
     metrics |= dataclasses.asdict(space_quality(test_features, test_labels, max_rows=UNIFORMITY_ROWS))
     kind = MLCLForImageClassification if inputs.kind == "image" else MLCLForSequenceClassification
     classifier = kind.from_encoder(model, weight, bias)
-    if experiment.single_label and not linear:
+    if experiment.single_label and linear:
+        # The heads' probabilities are sigmoids, which a pipeline shall apply; the largest of them decides.
+        setattr(classifier.config, SINGLE_LABEL, True)
+    elif experiment.single_label:
         classifier.config.problem_type = "single_label_classification"  # softmax and not sigmoid in a pipeline
     decisions = decide(probabilities["test"])
     if experiment.single_label:
@@ -226,6 +228,12 @@ def _evaluate(trainer: ContrastiveMultiLabelTrainer, inputs: Inputs, experiment:
 def _logits(features: Array, weight: Tensor, bias: Tensor) -> Array:
     result: Array = (torch.from_numpy(features) @ weight.float().T + bias.float()).numpy()
     return result
+
+
+def _probabilities(logits: Array, single_label: bool) -> Array:
+    """As a pipeline gives them for the classifier that is saved."""
+    probabilities: Array = torch.from_numpy(logits).softmax(dim=1).numpy() if single_label else sigmoid(logits)
+    return probabilities
 
 
 def _scores(
@@ -256,17 +264,6 @@ def _training_passes(
     return [features for features, _ in passes], passes[0][1]
 
 
-def _linear_config(experiment: ExperimentArguments, seed: int) -> LinearEvaluationConfig:
-    return LinearEvaluationConfig(
-        learning_rates=tuple(experiment.linear_learning_rates),
-        weight_decays=tuple(experiment.linear_weight_decays),
-        batch_size=experiment.linear_batch_size,
-        optimizer=experiment.linear_optimizer,
-        epochs=experiment.linear_epochs,
-        seed=seed,
-    )
-
-
 def _label_counts(rows: Any, num_labels: int) -> npt.NDArray[np.int64]:
     ids = [label for labels in rows["labels"] for label in labels]
     return np.bincount(np.asarray(ids, dtype=np.int64), minlength=num_labels)
@@ -279,36 +276,6 @@ def _push(classifier: Path, training: ContrastiveTrainingArguments) -> None:
     private = True if training.hub_private_repo is None else training.hub_private_repo
     name = training.hub_model_id or Path(training.output_dir).name
     push_folder(classifier, name, private=private, token=training.hub_token)
-
-
-def _checkpoint(experiment: ExperimentArguments, training: ContrastiveTrainingArguments) -> str | None:
-    """Where to go on; an error rather than a mixture of two runs in one folder."""
-    folder = Path(training.output_dir)
-    last = get_last_checkpoint(str(folder)) if folder.is_dir() else None
-    wanted = training.resume_from_checkpoint
-    if wanted:
-        if str(wanted).lower() in ("last", "true"):
-            return last
-        if not Path(str(wanted)).is_dir():
-            raise ValueError(f"resume_from_checkpoint must be a folder or 'last'; there is no folder {wanted!r}.")
-        return str(wanted)
-    if last is not None:
-        if not experiment.overwrite:
-            raise ValueError(
-                f"output_dir {str(folder)!r} has checkpoints of an earlier run ({Path(last).name}). Go on with it "
-                f"(--resume_from_checkpoint last), choose another --output_dir, or delete them (--overwrite)."
-            )
-        with training.main_process_first(desc="deleting earlier checkpoints"):
-            for path in folder.glob("checkpoint-*"):
-                shutil.rmtree(path, ignore_errors=True)
-    return None
-
-
-def _check_evaluation(experiment: ExperimentArguments, training: ContrastiveTrainingArguments) -> None:
-    """Before training, and not after a week of it."""
-    kinds = [getattr(loss_class(part.strip()), "kind", "") for part in training.loss.split("+")]
-    if experiment.evaluation == "direct" and "logit" not in kinds:
-        raise ValueError(f"evaluation='direct' needs a loss on logits; {training.loss!r} trains no classifier.")
 
 
 def _check_splits(data: DatasetDict) -> None:
@@ -352,10 +319,12 @@ def _measured(seconds: dict[str, float], step: str) -> Iterator[None]:
 
 
 def _prr(trainer: ContrastiveMultiLabelTrainer) -> dict[str, float]:
-    """The ratio that was logged last, or that of all steps where there were too few for a log."""
-    logs = [*trainer.state.log_history, trainer.statistics.flush()]
-    values = [float(entry["prr"]) for entry in logs if "prr" in entry]
-    return {"prr": values[max(0, len(values) - 2)]} if values else {}
+    """The ratio that was logged last, or that of all steps where there were too few for a log.
+
+    Steps after the last log are left out: the ratio of a few of them would not compare with that of a whole window.
+    """
+    logged = [entry for entry in trainer.state.log_history if "prr" in entry] or [trainer.statistics.flush()]
+    return {"prr": float(logged[-1]["prr"])} if "prr" in logged[-1] else {}
 
 
 def _settings(experiment: ExperimentArguments, training: ContrastiveTrainingArguments) -> dict[str, Any]:

@@ -8,8 +8,8 @@ saving are left out.
 
 from __future__ import annotations
 
+import copy
 import functools
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,6 +24,12 @@ DEVICE_RATE = {"text": 1.0e14, "image": 2.5e13}
 peak is 3.1e14: about a third of it for transformers, a twelfth for convolutions at batches of 64."""
 
 FORWARD_PASSES_OF_TRAINING = 3
+
+ROBERTA_BASE = ("roberta-base", "FacebookAI/roberta-base")
+"""What the study's recipes name; its configuration is known without a look at the Hub."""
+
+STAND_INS = {"text": "RoBERTa-base", "image": "ResNet-50"}
+"""What a backbone is taken as whose configuration cannot be had."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +66,25 @@ def study_cost(study: Study, rates: Mapping[str, float] | None = None) -> dict[s
         key = ", ".join([run.corpus, *([] if run.setting == "default" else [run.setting]), kind])
         parts[key] = parts.get(key, Cost(0, 0.0, 0.0)) + run_cost(run, rates)
     return {**parts, "total": sum(parts.values(), Cost(0, 0.0, 0.0))}
+
+
+def assumed_backbones(study: Study) -> dict[str, str]:
+    """The backbones that an estimate cannot know here, neither from a folder nor from the cache or the Hub.
+
+    Returns:
+        For each, what it is taken as.
+    """
+    used = set()
+    for run in study.runs:
+        settings = resolved_settings(run)
+        used.add((corpus_facts(settings["corpus"]).kind, settings.get("backbone")))
+    return {str(name): STAND_INS[kind] for kind, name in sorted(used, key=str) if not _is_known(kind, name)}
+
+
+def _is_known(kind: str, backbone: str | None) -> bool:
+    if kind == "text":
+        return _text_config(backbone) is not None
+    return _timm_name(backbone) is not None or _saved_config(str(backbone)) is not None
 
 
 def run_cost(run: Run, rates: Mapping[str, float] | None = None) -> Cost:
@@ -120,7 +145,8 @@ def forward_operations(kind: str, backbone: str | None, size: int) -> float:
 
     Args:
         kind: ``"text"`` or ``"image"``.
-        backbone: As `ExperimentArguments.backbone`. One that cannot be had here is taken as RoBERTa-base or ResNet-50.
+        backbone: As `ExperimentArguments.backbone`. One that cannot be had here is taken as RoBERTa-base or ResNet-50;
+            `assumed_backbones` names them.
         size: Tokens, or the side of the image.
 
     Example:
@@ -140,23 +166,57 @@ def forward_operations(kind: str, backbone: str | None, size: int) -> float:
 
 
 def _text_network(backbone: str | None, length: int) -> Any:
-    from transformers import AutoConfig, AutoModel, BertConfig, RobertaConfig
+    from transformers import AutoModel, RobertaConfig
+
+    config = _text_config(backbone)
+    if config is None:
+        config = RobertaConfig(vocab_size=50_265)
+    config = copy.deepcopy(config)
+    config.max_position_embeddings = max(getattr(config, "max_position_embeddings", 0), length + 2)
+    return AutoModel.from_config(config).eval()
+
+
+def _text_config(backbone: str | None) -> Any:
+    """The configuration that a backbone's network is built from; None where it cannot be had."""
+    from transformers import BertConfig, RobertaConfig
 
     if backbone == "small":
-        config = BertConfig(hidden_size=128, num_hidden_layers=2, num_attention_heads=4, intermediate_size=256)
-    elif backbone is not None and os.path.isdir(backbone):
-        config = AutoConfig.from_pretrained(backbone)
-    else:
-        config = RobertaConfig(vocab_size=50_265, max_position_embeddings=max(514, length + 2))
-    config.max_position_embeddings = max(config.max_position_embeddings, length + 2)
-    return AutoModel.from_config(config).eval()
+        return BertConfig(hidden_size=128, num_hidden_layers=2, num_attention_heads=4, intermediate_size=256)
+    if backbone in (None, *ROBERTA_BASE):
+        return RobertaConfig(vocab_size=50_265)
+    return _saved_config(str(backbone))
+
+
+@functools.cache
+def _saved_config(backbone: str) -> Any:
+    """A backbone's configuration from its folder, the cache or the Hub, if any of them has it."""
+    from transformers import AutoConfig
+
+    from hf_mlcl.experiments.inputs import without_vain_attempts
+
+    try:
+        with without_vain_attempts(backbone):
+            return AutoConfig.from_pretrained(backbone)
+    except (OSError, ValueError):
+        return None
 
 
 def _image_network(backbone: str | None) -> Any:
     import timm
+    from transformers import AutoModel
 
-    name = {"small": "resnet10t"}.get(str(backbone), str(backbone).rpartition("/")[2])
-    return timm.create_model(name if timm.is_model(name) else "resnet50", num_classes=0).eval()
+    name = _timm_name(backbone)
+    if name is not None:
+        return timm.create_model(name, num_classes=0).eval()
+    config = _saved_config(str(backbone))
+    return (timm.create_model("resnet50", num_classes=0) if config is None else AutoModel.from_config(config)).eval()
+
+
+def _timm_name(backbone: str | None) -> str | None:
+    import timm
+
+    name = {None: "resnet50", "small": "resnet10t"}.get(backbone, str(backbone).rpartition("/")[2])
+    return name if timm.is_model(name) else None
 
 
 def _on_logits(loss: str) -> bool:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -27,12 +25,9 @@ def run_experiment_of(run: Run, folder: Path) -> Mapping[str, Any]:
     """
     from hf_mlcl.experiments import build_experiment, run_experiment, study_recipe
 
-    settings = {**QUIET, **run.arguments, "output_dir": str(folder)}
+    settings = {**QUIET, **run.arguments, "output_dir": str(folder), "resume_from_checkpoint": "last"}
     if settings.get("data_dir"):
         settings["data_dir"] = expanded(settings["data_dir"])
-    checkpoint = last_complete_checkpoint(folder)
-    if checkpoint is not None:
-        settings["resume_from_checkpoint"] = str(checkpoint)
     result = run_experiment(*build_experiment(study_recipe(settings["corpus"]), settings))
     # HF counts the training loss from where a training was resumed: it would depend on interruptions.
     metrics = {name: value for name, value in result.metrics.items() if name != "train_loss"}
@@ -49,18 +44,3 @@ def expanded(path: str) -> str:
     if "$" in full:
         raise ValueError(f"data_dir {path!r} names an environment variable that is not set here.")
     return full
-
-
-def last_complete_checkpoint(folder: Path) -> Path | None:
-    """The newest checkpoint that was written to its end; newer ones that were not are deleted.
-
-    The trainer writes ``trainer_state.json`` last, so a checkpoint with a whole one is complete.
-    """
-    numbered = [path for path in folder.glob("checkpoint-*") if path.name.removeprefix("checkpoint-").isdigit()]
-    for path in sorted(numbered, key=lambda path: -int(path.name.removeprefix("checkpoint-"))):
-        try:
-            json.loads((path / "trainer_state.json").read_text(encoding="utf-8"))
-            return path
-        except (OSError, ValueError):
-            shutil.rmtree(path)
-    return None

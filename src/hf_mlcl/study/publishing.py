@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pandas as pd
+from filelock import FileLock
 
 from hf_mlcl.study.figures import FIGURES, save_figures
 from hf_mlcl.study.rendering import html_page, html_picture, to_html, to_latex, to_markdown
@@ -13,19 +14,31 @@ from hf_mlcl.study.report import ReportTable, report_tables, space_tables
 from hf_mlcl.study.specification import Study
 from hf_mlcl.study.table import save_table, study_table
 
+LOCK_FILE = ".publishing.lock"
 
-def publish(study: Study, table: pd.DataFrame | None = None, per: str = "metric") -> list[Path]:
+
+def publish(study: Study, per: str = "metric") -> tuple[list[Path], pd.DataFrame]:
     """Write ``runs.parquet``, ``runs.csv``, ``report.md``, ``report.tex``, ``report.html`` and ``figures/``.
 
     Args:
         study: The study.
-        table: Its runs; read from its folder if not given.
         per: See `report_tables`.
 
     Returns:
-        The files.
+        The files, and the runs that they show.
     """
-    table = study_table(study) if table is None else table
+    with publishing_lock(study):
+        table = study_table(study)  # read here: who publishes last knows of all runs that others published before
+        return _write(study, table, per), table
+
+
+def publishing_lock(study: Study) -> FileLock:
+    """Keeps workers that end at the same time from writing into one another's files."""
+    study.output_dir.mkdir(parents=True, exist_ok=True)
+    return FileLock(study.output_dir / LOCK_FILE)
+
+
+def _write(study: Study, table: pd.DataFrame, per: str) -> list[Path]:
     paths = save_table(table, study.output_dir)
     tables = all_tables(study, table, per)
     pictures, _ = save_figures(study, study.output_dir / "figures", table)

@@ -22,8 +22,8 @@ from typing import Any
 
 import yaml
 
-from hf_mlcl.study.argument_types import accepts, hint_name, known_arguments
-from hf_mlcl.study.yaml_file import parse_yaml
+from hf_mlcl.experiments.argument_types import accepts, hint_name, known_arguments
+from hf_mlcl.experiments.yaml_file import parse_yaml
 
 Block = Mapping[str, Any]
 

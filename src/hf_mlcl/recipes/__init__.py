@@ -1,6 +1,6 @@
 """The study's settings, a file a corpus: data for the package, and programs for people.
 
-The folder is linked into the package (``hf_mlcl.recipes``), so that the settings stand in one place.
+``recipes`` at the top of the repository is a link to this folder, so that the settings stand in one place.
 """
 
 RECIPES = {

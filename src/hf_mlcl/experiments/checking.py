@@ -1,0 +1,64 @@
+"""Settings that would fail, or mean nothing, only after hours of training: they are refused before it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hf_mlcl.evaluation.config import LinearEvaluationConfig
+from hf_mlcl.experiments.arguments import ExperimentArguments
+from hf_mlcl.losses import loss_class, on_logits_only
+from hf_mlcl.training import ContrastiveTrainingArguments
+
+
+def check_experiment(experiment: ExperimentArguments, training: ContrastiveTrainingArguments) -> None:
+    """Refuse what cannot be trained or evaluated.
+
+    Raises:
+        ValueError: Names the setting and what to do.
+    """
+    if training.max_steps <= 0 and training.num_train_epochs <= 0:
+        raise ValueError(
+            f"num_train_epochs must be above 0, or max_steps must; got {training.num_train_epochs:g} and "
+            f"{training.max_steps}: nothing would be trained."
+        )
+    kinds = {getattr(loss_class(part.strip()), "kind") for part in training.loss.split("+")}  # noqa: B009
+    if experiment.evaluation == "direct" and "logit" not in kinds:
+        raise ValueError(
+            f"evaluation='direct' needs a loss on logits; {training.loss!r} trains no classifier. Join one "
+            f"({training.loss}+zlpr), or leave evaluation at 'auto'."
+        )
+    if evaluates_linearly(experiment, training.loss):
+        linear_config(experiment, training.seed)
+
+
+def evaluates_linearly(experiment: ExperimentArguments, loss: str) -> bool:
+    """Whether the frozen features are evaluated, and not the trained logits."""
+    return experiment.evaluation == "linear" or (experiment.evaluation == "auto" and not on_logits_only(loss))
+
+
+def linear_config(experiment: ExperimentArguments, seed: int) -> LinearEvaluationConfig:
+    """The linear evaluation of an experiment.
+
+    Example:
+        >>> linear_config(ExperimentArguments(linear_optimizer="sgd"), seed=0).optimizer
+        'sgd'
+        >>> linear_config(ExperimentArguments(linear_optimizer="lbfgs"), seed=0)
+        Traceback (most recent call last):
+        ...
+        ValueError: linear_optimizer: `optimizer` must be one of adamw, adam, rmsprop, sgd, but is 'lbfgs'.
+    """
+    chosen: dict[str, Any] = {
+        "learning_rates": experiment.linear_learning_rates,
+        "weight_decays": experiment.linear_weight_decays,
+        "batch_size": experiment.linear_batch_size,
+        "optimizer": experiment.linear_optimizer,
+        "epochs": experiment.linear_epochs,
+    }
+    for name, value in chosen.items():
+        if name.endswith("s") and name != "epochs" and not isinstance(value, list | tuple):
+            raise ValueError(f"linear_{name} must be a list of numbers, such as [{value}]; got {value!r}.")
+        try:
+            LinearEvaluationConfig(**{name: value})  # alone, so that the message can say which setting it was
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"linear_{name}: {error}") from error
+    return LinearEvaluationConfig(**chosen, seed=seed)

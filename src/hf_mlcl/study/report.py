@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -373,7 +372,8 @@ def _listed(places: Sequence[tuple[str, ...]]) -> str:
 
 
 def _short(name: str) -> str:
-    return os.path.basename(name.rstrip("/")) if Path(name).is_absolute() else name
+    """A backbone's name; of a local folder, its last two parts, which is where a Hub id has its own."""
+    return "/".join(Path(name).parts[-2:]) if Path(name).is_absolute() else name
 
 
 def report_values(table: ReportTable) -> list[dict[str, Any]]:

@@ -6,9 +6,10 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from hf_mlcl.experiments import ExperimentArguments
-from hf_mlcl.experiments.checkpoints import starting_checkpoint
+from hf_mlcl.experiments.checkpoints import StatisticsInCheckpoints, starting_checkpoint
 
 
 class Rank(SimpleNamespace):
@@ -68,3 +69,21 @@ def test_a_checkpoint_by_name_must_be_whole(folder):
     assert starting_checkpoint(ExperimentArguments(), Rank(folder, str(folder / "checkpoint-9")))
     with pytest.raises(ValueError, match=r"checkpoint-100.* is not a checkpoint that was written to its end"):
         starting_checkpoint(ExperimentArguments(), Rank(folder, str(folder / "checkpoint-100")))
+
+
+def test_each_rank_gets_back_its_own_sums_unless_their_number_has_changed(tmp_path):
+    (tmp_path / "checkpoint-2").mkdir()
+
+    def rank(number, count=2):
+        device = torch.device("cpu:0")  # as HF calls it where several ranks share a processor
+        return SimpleNamespace(output_dir=str(tmp_path), process_index=number, world_size=count, device=device)
+
+    for number in (0, 1):
+        sums = SimpleNamespace(_sums={"norm": torch.tensor(10.0 + number)}, _anchors=3, _steps=number)
+        StatisticsInCheckpoints(sums).on_save(rank(number), SimpleNamespace(global_step=2))
+    for number, count, expected in ((0, 2, 10.0), (1, 2, 11.0), (0, 1, None)):
+        sums = SimpleNamespace(_sums={}, _anchors=0, _steps=0)
+        StatisticsInCheckpoints(sums, str(tmp_path / "checkpoint-2")).on_train_begin(rank(number, count))
+        assert sums._sums.get("norm") == expected
+        assert sums._anchors == (0 if expected is None else 3)
+    assert not list(tmp_path.rglob("*.part"))

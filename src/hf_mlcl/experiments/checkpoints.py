@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate.utils import send_to_device
 from transformers import TrainerCallback
 from transformers.trainer_utils import get_last_checkpoint
 
@@ -97,7 +98,10 @@ class StatisticsInCheckpoints(TrainerCallback):  # type: ignore[misc]
         """Take up the sums of the checkpoint, where it has those of as many ranks."""
         file = _statistics_file(self.checkpoint, args) if self.checkpoint else None
         if file is not None and file.is_file():
-            vars(self.statistics).update(torch.load(file, map_location=args.device, weights_only=True))
+            sums = torch.load(
+                file, map_location="cpu", weights_only=True
+            )  # it cannot restore to cpu:0, a rank's device
+            vars(self.statistics).update(send_to_device(sums, args.device))
 
     def on_save(self, args: ContrastiveTrainingArguments, state: Any, *_: Any, **__: Any) -> None:
         """Write this rank's sums, whole or not at all."""

@@ -169,6 +169,13 @@ def test_one_text_gives_one_list_and_several_a_list_of_lists(text):
     assert classify({"text": text.inputs[0]}) == one
 
 
+def test_where_every_text_has_one_label_it_is_the_most_probable(text):
+    classify = pipeline("multilabel-text-classification", model=str(text.folder), device="cpu")
+    classify.model.config.single_label = True
+    best = text.expected.argmax(axis=1)
+    assert [[found["label"] for found in labels] for labels in classify(text.inputs)] == [[NAMES[i]] for i in best]
+
+
 def test_a_pipeline_saves_its_model_and_no_code(text, tmp_path):
     classify = pipeline("multilabel-text-classification", model=str(text.folder), device="cpu")
     classify.save_pretrained(tmp_path / "saved")

@@ -76,7 +76,12 @@ class MultiLabelImageClassificationPipeline(ImageClassificationPipeline):
 
 
 def _reached(every: Labels, config: Any) -> Labels:
-    """Those of all labels that reach their threshold; compared in float32, as `hf_mlcl.metrics.decide` does."""
+    """Those of all labels that reach their threshold; compared in float32, as `hf_mlcl.metrics.decide` does.
+
+    Where every row has exactly one label, as in 20 Newsgroups, the most probable one.
+    """
+    if getattr(config, "single_label", False) or config.problem_type == "single_label_classification":
+        return every[:1]
     thresholds = getattr(config, "thresholds", None) or [0.5] * config.num_labels
     by_name = {config.id2label[i]: np.float32(value) for i, value in enumerate(thresholds)}
     return [found for found in every if np.float32(found["score"]) >= by_name[found["label"]]]

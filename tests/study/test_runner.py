@@ -45,6 +45,7 @@ def start_worker(study, workers=1, **environment):
 
 def _work(study, workers, environment):
     os.environ.update(environment)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where tests run in the background
     hf_mlcl.study.runner._context = lambda devices, runner: FORK
     run_study(study, workers=workers, runner=quick_runner)
 

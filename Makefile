@@ -19,7 +19,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 
 install: $(INSTALLED) ## Make .venv with the tested versions (done once; the other commands call it)
 
-demo: $(INSTALLED) ## Compare four losses on a built-in corpus: table, picture, classifier (about two minutes on a CPU)
+demo: $(INSTALLED) ## Compare four losses on a built-in corpus: table, picture, classifier (under three minutes on a CPU)
 	$(BIN)/hf-mlcl demo
 
 test: lint ## Lint, type-check and run the tests

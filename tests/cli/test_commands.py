@@ -144,7 +144,7 @@ def test_only_the_program_leaves_models_for_later(argv, started, expected, monke
     ],
 )
 def test_wrong_arguments_end_with_code_2(hf_mlcl, arguments):
-    hf_mlcl(*arguments, code=2)
+    assert hf_mlcl(*arguments, code=2).stderr
 
 
 @pytest.mark.parametrize(
@@ -298,7 +298,7 @@ def test_a_corpus_is_scored_in_the_size_that_was_trained_on(
 
 
 def test_a_size_is_refused_for_data_of_ones_own(hf_mlcl, trained, reviews):
-    hf_mlcl("evaluate", reviews, "--model", trained, "--size", "small", code=2)
+    assert "--size" in hf_mlcl("evaluate", reviews, "--model", trained, "--size", "small", code=2).stderr
 
 
 @pytest.mark.parametrize("text", ["", "  "])

@@ -51,7 +51,7 @@ def logit(tmp_path_factory):
     return run(tmp_path_factory.mktemp("runs") / "zlpr", loss="zlpr", seed=1)
 
 
-def test_rows(split, count):
+def texts_and_truth(split, count):
     rows = load_corpus("toy_text")[split].shuffle(seed=42).select(range(count))
     truth = np.zeros((count, 28))
     for row, labels in enumerate(rows["labels"]):
@@ -59,13 +59,10 @@ def test_rows(split, count):
     return rows["text"][:], truth
 
 
-test_rows.__test__ = False
-
-
 @pytest.mark.parametrize("kind", ["contrastive", "logit"])
 def test_the_saved_classifier_gives_the_scores_that_were_reported(kind, request):
     result = request.getfixturevalue(kind)
-    texts, truth = test_rows("test", 48)
+    texts, truth = texts_and_truth("test", 48)
     predictor = Predictor(result.folder)
     from hf_mlcl.metrics import multilabel_metrics
 
@@ -128,7 +125,7 @@ def test_a_joined_loss_is_judged_linearly_and_its_own_logits_are_reported_beside
 def test_small_logits_are_not_taken_for_probabilities(tmp_path, monkeypatch):
     monkeypatch.setattr(running, "_logits", lambda features, *_: np.full((len(features), 28), 0.2, dtype=np.float32))
     result = run(tmp_path / "small", loss="zlpr", max_steps=1)
-    _, truth = test_rows("test", 48)
+    _, truth = texts_and_truth("test", 48)
     assert result.metrics["test_hamming_loss"] == pytest.approx(1 - truth.mean())  # sigmoid(0.2) is above a half
 
 

@@ -44,7 +44,7 @@ def show_losses(name: str | None, plugins: Sequence[str], as_json: bool) -> None
 def loss_facts(name: str) -> dict[str, Any]:
     """What there is to say about a loss.
 
-    Example:
+    Examples:
         >>> loss_facts("focal")["hyperparameters"]
         ['gamma']
     """
@@ -114,7 +114,7 @@ def show_corpora(name: str | None, as_json: bool) -> None:
 def how_to_get(name: str) -> str:
     """Built in, downloaded, or by hand.
 
-    Example:
+    Examples:
         >>> how_to_get("toy_text"), how_to_get("rcv1")
         ('built in', 'by hand, with --data_dir')
     """

@@ -21,7 +21,7 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[Any]], title: s
         rows: Cells; numbers stand to the right.
         title: Stands above.
 
-    Example:
+    Examples:
         >>> print_table(["loss", "macro-F1"], [["reg", 0.5], ["bce", 0.4375]])
         loss  macro-F1
         reg     0.5000

@@ -98,7 +98,7 @@ def expand(given: str, kind: str, text_column: str | None = None) -> list[str]:
         kind: What the classifier takes: "text" or "image".
         text_column: Of a table.
 
-    Example:
+    Examples:
         >>> expand("an ordinary text", "text")
         ['an ordinary text']
     """

@@ -380,7 +380,7 @@ def _remaining(table: Any) -> float | None:
 def _duration(seconds: float) -> str:
     """A duration in the unit that suits it.
 
-    Example:
+    Examples:
         >>> _duration(42), _duration(600), _duration(7200)
         ('42 s', '10 min', '2.0 h')
     """

@@ -19,7 +19,7 @@ def row_lengths(dataset: Dataset, column: str = "input_ids") -> list[int]:
         dataset: A tokenised split.
         column: Column with lists of tokens.
 
-    Example:
+    Examples:
         >>> from datasets import Dataset
         >>> row_lengths(Dataset.from_dict({"input_ids": [[5, 6, 7], [], [8]]}))
         [3, 0, 1]
@@ -48,7 +48,7 @@ def length_grouped_sampler(
         batch_size: Examples a batch; times the accumulation steps, when gradients are accumulated.
         generator: Source of chance.
 
-    Example:
+    Examples:
         >>> from datasets import Dataset
         >>> tokens = Dataset.from_dict({"input_ids": [[1] * length for length in (9, 1, 8, 2)]})
         >>> sampler = length_grouped_sampler(tokens, batch_size=2)

@@ -30,7 +30,7 @@ class CorpusCard:
         set_sizes: `set_sizes[k]` examples have k labels, over all splits.
         co_occurrence: Examples that have both labels, over all splits; the diagonal has each label's own.
 
-    Example:
+    Examples:
         >>> from hf_mlcl.data import corpus_card
         >>> card = corpus_card("toy_text")
         >>> card.split_sizes["train"], len(card.label_names), round(card.cardinality, 1)
@@ -143,7 +143,7 @@ def corpus_card(
         data_dir: As for `load_corpus`.
         cache_dir: As for `load_corpus`.
 
-    Example:
+    Examples:
         >>> from hf_mlcl.data import corpus_card
         >>> print(corpus_card("toy_images"))  # doctest: +ELLIPSIS
         toy_images: 15 labels, ... an example

@@ -31,7 +31,7 @@ class TextCollator:
         pad_to_multiple_of: Round the length up to a multiple; 8 suits tensor cores.
         label_column: Column with lists of label ids.
 
-    Example:
+    Examples:
         >>> class Padder:  # any transformers tokenizer
         ...     model_input_names = ["input_ids"]
         ...     def pad(self, rows, pad_to_multiple_of=None, return_tensors="pt", padding=True):
@@ -76,7 +76,7 @@ class ImageCollator:
         views: With 2, each image is transformed twice and the batch has shape (batch, 2, 3, height, width): both views
             become anchors, as in SupCon.
 
-    Example:
+    Examples:
         >>> from PIL import Image
         >>> from hf_mlcl.data import image_transform
         >>> collate = ImageCollator(image_transform(size=8), num_labels=2)

@@ -54,7 +54,7 @@ class Problems:
         strict: Raise at the first problem instead of collecting it.
         found: The problems so far, as (kind, place and reason).
 
-    Example:
+    Examples:
         >>> problems = Problems()
         >>> problems.add("image left out", "a.zip: 7.jpg: truncated")
         >>> print(problems.summary("voc2007"))

@@ -18,7 +18,7 @@ def image_defect(data: bytes) -> str | None:
     The picture is decoded once, at an eighth of its size where its format allows that (JPEG does), so that a truncated
     file is found when the corpus is built and not in the middle of a training.
 
-    Example:
+    Examples:
         >>> image_defect(b"no picture")
         'not an image'
     """

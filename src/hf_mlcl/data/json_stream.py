@@ -21,7 +21,7 @@ def elements(member: Member) -> Iterator[tuple[str, Any]]:
     Raises:
         CorpusFileError: If the file is not such an object; the message names it.
 
-    Example:
+    Examples:
         >>> import io
         >>> file = io.BytesIO(b'{"images": [{"id": 1}, {"id": 2}], "licenses": []}')
         >>> from functools import partial

@@ -27,7 +27,7 @@ def encode_labels(
     Raises:
         ValueError: If a label is not an id in range or a known name; the message names the example.
 
-    Example:
+    Examples:
         >>> encode_labels([[0, 2], []], 3)
         array([[1., 0., 1.],
                [0., 0., 0.]], dtype=float32)

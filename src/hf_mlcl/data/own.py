@@ -132,7 +132,7 @@ def read_own_data(
         CorpusFileError: If the source is not there or cannot be read.
         CorpusFormatError: If texts or labels are not found, or are not what they should be.
 
-    Example:
+    Examples:
         >>> import pathlib, tempfile
         >>> file = pathlib.Path(tempfile.mkdtemp()) / "news.csv"
         >>> rows = [f"story number {i},{'sport|music' if i % 2 else 'music'}" for i in range(20)]

@@ -36,7 +36,7 @@ SIZES = ("full", "small")
 def list_corpora() -> list[str]:
     """Names that `load_corpus` takes, sorted.
 
-    Example:
+    Examples:
         >>> from hf_mlcl.data import list_corpora
         >>> list_corpora()[:3]
         ['aapd', 'bgc', 'coco2014']
@@ -74,7 +74,7 @@ def load_corpus(
         CorpusFormatError: If a row is malformed; the message names its file and line.
         CorpusDownloadError: If a download fails; the message names the manual way.
 
-    Example:
+    Examples:
         >>> from hf_mlcl.data import load_corpus
         >>> corpus = load_corpus("toy_text")
         >>> list(corpus), corpus["train"].column_names
@@ -146,7 +146,7 @@ def corpus_builder(
 def corpus_facts(name: str) -> CorpusFacts:
     """Source, licence, files and the study's statistics of a corpus.
 
-    Example:
+    Examples:
         >>> corpus_facts("bgc").license
         'CC BY-NC 4.0'
     """

@@ -129,7 +129,7 @@ class Member:
 def decode(raw: bytes, first: bool = False) -> str:
     r"""Text from bytes: UTF-8, or Latin-1 (which never fails) for what is not; `first` drops a byte order mark.
 
-    Example:
+    Examples:
         >>> decode("naïve".encode()) == decode("naïve".encode("latin-1")) == "naïve"
         True
     """
@@ -149,7 +149,7 @@ def safe_name(name: str, path: str) -> str:
     Raises:
         CorpusFileError: If the name is absolute, climbs out of its folder, or holds control characters.
 
-    Example:
+    Examples:
         >>> safe_name("./VOCdevkit/VOC2007/a.jpg", "x.tar")
         'VOCdevkit/VOC2007/a.jpg'
     """
@@ -222,7 +222,7 @@ class SourceTree:
     Args:
         roots: Folders or files.
 
-    Example:
+    Examples:
         >>> import tempfile, pathlib
         >>> folder = pathlib.Path(tempfile.mkdtemp())
         >>> with gzip.open(folder / "label_val.gz", "wt") as file:

@@ -35,7 +35,7 @@ Stream = Callable[[], Iterator[Example]]
 def seeded_rank(key: str, seed: int = SEED) -> int:
     """The place of a key in the seeded order: 64 bits of BLAKE2b.
 
-    Example:
+    Examples:
         >>> seeded_rank("000012.jpg") == seeded_rank("000012.jpg") != seeded_rank("000012.jpg", seed=1)
         True
     """
@@ -45,7 +45,7 @@ def seeded_rank(key: str, seed: int = SEED) -> int:
 def halves(keys: Sequence[str], seed: int = SEED) -> tuple[set[str], set[str]]:
     """Cut keys into two halves; the first is the smaller one of an odd number.
 
-    Example:
+    Examples:
         >>> first, second = halves([str(i) for i in range(5)])
         >>> len(first), len(second), first & second
         (2, 3, set())
@@ -74,7 +74,7 @@ def covering_draw(
     Returns:
         True where an example is drawn.
 
-    Example:
+    Examples:
         >>> covering_draw(["a", "b", "c", "d"], [["x"], ["x"], ["x"], ["rare"]], size=2)[3]
         np.True_
     """
@@ -111,7 +111,7 @@ def partition(
 ) -> NDArray[np.uint8]:
     """Part examples into train (0), validation (1) and the rest (2), each by `covering_draw`.
 
-    Example:
+    Examples:
         >>> keys = [str(i) for i in range(10)]
         >>> np.bincount(partition(keys, [["x"]] * 10, train=2, validation=3)).tolist()
         [2, 3, 5]
@@ -128,7 +128,7 @@ def partition(
 def scaled(part: int, whole: int, available: int) -> int:
     """`part` of `whole` when only `available` examples are there: exact for the official files, in proportion else.
 
-    Example:
+    Examples:
         >>> scaled(4_350, 55_840, available=55_840), scaled(4_350, 55_840, available=12_000)
         (4350, 935)
     """

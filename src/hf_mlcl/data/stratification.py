@@ -28,7 +28,7 @@ def stratified_parts(
     Returns:
         The number of the part that each row goes to.
 
-    Example:
+    Examples:
         >>> parts = stratified_parts([[0]] * 80 + [[1]] * 15 + [[0, 1]] * 5, (0.8, 0.2))
         >>> [int((parts[80:] == part).sum()) for part in (0, 1)]
         [16, 4]

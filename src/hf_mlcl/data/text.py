@@ -28,7 +28,7 @@ _RULES = 1
 def clean_text(text: str) -> str:
     """The study's cleaning: keep letters, digits and ``(),!?'`.``; the rest becomes spaces; lower-case.
 
-    Example:
+    Examples:
         >>> clean_text("Naïve  Bayes: 90% <accurate>, isn't it?")
         "na ve bayes 90 accurate , isn't it?"
     """
@@ -92,7 +92,7 @@ def with_cleaning(tokenizer: Any) -> PreTrainedTokenizerFast:
     Args:
         tokenizer: A fast tokenizer.
 
-    Example:
+    Examples:
         >>> tokenizer = with_cleaning(word_tokenizer(["naive bayes , isn ' t it ?"]))
         >>> tokenizer.tokenize("NAIVE <Bayes>")
         ['naive', 'bayes']
@@ -121,7 +121,7 @@ def word_tokenizer(texts: Iterable[str], max_words: int = 20_000) -> PreTrainedT
     Returns:
         A fast tokenizer that begins each text with ``[CLS]``.
 
-    Example:
+    Examples:
         >>> tokenizer = word_tokenizer(["a cat sat", "a dog sat"])
         >>> tokenizer.decode(tokenizer("a cat ran")["input_ids"])
         '[CLS] a cat [UNK]'

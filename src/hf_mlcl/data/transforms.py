@@ -24,7 +24,7 @@ def image_transform(size: int = 224, train: bool = False, num_ops: int = 2, magn
     Returns:
         A `torchvision.transforms.v2.Compose`.
 
-    Example:
+    Examples:
         >>> from PIL import Image
         >>> image_transform(size=32, train=True)(Image.new("RGB", (64, 48))).shape
         torch.Size([3, 32, 32])
@@ -51,7 +51,7 @@ def image_processor(size: int = 224) -> Any:
     Returns:
         A `transformers.ViTImageProcessor`.
 
-    Example:
+    Examples:
         >>> from PIL import Image
         >>> image_processor(size=32)(Image.new("RGB", (64, 48)), return_tensors="pt")["pixel_values"].shape
         torch.Size([1, 3, 32, 32])

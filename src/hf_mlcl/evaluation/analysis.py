@@ -31,7 +31,7 @@ def space_quality(features: ArrayLike, labels: ArrayLike, max_rows: int | None =
         labels: Multi-hot labels (rows, labels).
         max_rows: Measure uniformity on at most this many rows.
 
-    Example:
+    Examples:
         >>> space_quality([[1.0, 0.0], [0.0, 1.0]], [[1, 0], [1, 0]])
         SpaceQuality(alignment=2.0, uniformity=-4.0)
     """
@@ -44,7 +44,7 @@ def label_centroids(features: ArrayLike, labels: ArrayLike) -> Array:
     Returns:
         Shape (labels, size); a label that no row carries is zero.
 
-    Example:
+    Examples:
         >>> label_centroids([[2.0, 0.0], [0.0, 1.0]], [[1, 0], [1, 0]]).tolist()
         [[0.5, 0.5], [0.0, 0.0]]
     """
@@ -55,7 +55,7 @@ def label_centroids(features: ArrayLike, labels: ArrayLike) -> Array:
 def prototype_similarities(prototypes: ArrayLike) -> Array:
     """Cosine similarity of every two prototypes (or centroids), shape (labels, labels).
 
-    Example:
+    Examples:
         >>> prototype_similarities([[1.0, 0.0], [0.0, 3.0]]).tolist()
         [[1.0, 0.0], [0.0, 1.0]]
     """
@@ -66,7 +66,7 @@ def prototype_similarities(prototypes: ArrayLike) -> Array:
 def most_similar_labels(prototypes: ArrayLike, label_names: Sequence[str], k: int = 10) -> list[tuple[str, str, float]]:
     """The `k` pairs of labels whose prototypes are most similar, best first.
 
-    Example:
+    Examples:
         >>> most_similar_labels([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]], ["joy", "love", "anger"], k=1)
         [('joy', 'love', 1.0)]
     """
@@ -88,7 +88,7 @@ class Neighbours:
 def nearest_neighbours(prototypes: ArrayLike, features: ArrayLike, k: int = 10) -> Neighbours:
     """The `k` rows of `features` that are most similar to each prototype; among equals the earlier row.
 
-    Example:
+    Examples:
         >>> nearest_neighbours([[1.0, 0.0]], [[0.0, 1.0], [1.0, 1.0], [2.0, 0.0]], k=2).rows.tolist()
         [[2, 1]]
     """
@@ -114,7 +114,7 @@ def project_2d(features: ArrayLike, method: Literal["pca", "tsne", "umap"] = "pc
             needs `pip install hf-mlcl[umap]`.
         seed: t-SNE and UMAP depend on it.
 
-    Example:
+    Examples:
         >>> project_2d(np.eye(5), method="pca").shape
         (5, 2)
     """
@@ -159,7 +159,7 @@ def f1_by_frequency(
         train_labels: Multi-hot training labels (rows, labels).
         label_names: One a label; numbers if not given.
 
-    Example:
+    Examples:
         >>> f1_by_frequency([[1, 0]], [[1, 1]], [[1, 1], [1, 0]], ["a", "b"]).frequency.tolist()
         [2, 1]
     """
@@ -190,7 +190,7 @@ class RunComparison:
 def compare_runs(first: FrequencyCurve, second: FrequencyCurve) -> RunComparison:
     """Set two runs on the same labels against each other.
 
-    Example:
+    Examples:
         >>> train = [[1, 1], [1, 0]]
         >>> one = f1_by_frequency([[1, 1]], [[1, 0]], train)
         >>> two = f1_by_frequency([[1, 1]], [[1, 1]], train)

@@ -33,7 +33,7 @@ class LinearEvaluationConfig:
         solver: ``"protocol"`` trains as the study does. ``"lbfgs"`` goes to the optimum instead: for each label and
             weight decay wd it minimises mean cross-entropy + wd / 2 |w|^2, with neither heads nor chance.
 
-    Example:
+    Examples:
         >>> len(LinearEvaluationConfig().grid())
         10
         >>> LinearEvaluationConfig.for_corpus("coco2014").optimizer

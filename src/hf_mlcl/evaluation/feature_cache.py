@@ -27,7 +27,7 @@ def feature_key(state_dict: Mapping[str, Tensor], dataset_fingerprint: str, proc
         dataset_fingerprint: What identifies the rows, e.g. `datasets.Dataset._fingerprint`.
         processing: What else has a say (tokenizer, length, pooling, image size, augmentation, pass ...); JSON-able.
 
-    Example:
+    Examples:
         >>> weights = {"layer": torch.zeros(2)}
         >>> feature_key(weights, "rows", {"max_length": 48}) == feature_key(weights, "rows", {"max_length": 64})
         False
@@ -56,7 +56,7 @@ class FeatureCache:
     Args:
         folder: Made when something is written.
 
-    Example:
+    Examples:
         >>> import tempfile
         >>> cache = FeatureCache(tempfile.mkdtemp())
         >>> cache.get_or_compute("0123", lambda: {"features": torch.ones(2, 3)})["features"].shape

@@ -71,7 +71,7 @@ def gradient_study(
         temperature: tau.
         alpha: Weight of label overlap in the targets.
 
-    Example:
+    Examples:
         >>> study = gradient_study([[1.0, 0.0], [1.0, 0.1], [0.9, 0.0]], [[1, 1], [1, 0], [0, 1]])
         >>> study.positives, study.wrong_regularised
         (4, 0.0)

@@ -121,7 +121,7 @@ def linear_evaluate(
     Returns:
         Metrics, choices, learning curves and the classifier. The same seed gives the same numbers on the same machine.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> rng = np.random.default_rng(0)
         >>> x = rng.normal(size=(300, 8)).astype("float32")

@@ -17,7 +17,7 @@ from hf_mlcl.metrics._arrays import ArrayLike, FloatArray, as_scores
 class Temperature:
     """A divisor of all logits that makes probabilities honest (Guo et al., 2017); decisions at 0.5 stay as they are.
 
-    Example:
+    Examples:
         >>> Temperature(2.0).apply([[4.0, 0.0]]).round(3).tolist()
         [[0.881, 0.5]]
     """
@@ -40,7 +40,7 @@ def fit_temperature(labels: ArrayLike, probabilities: ArrayLike) -> Temperature:
         labels: Multi-hot truth (rows, labels).
         probabilities: Between 0 and 1, same shape.
 
-    Example:
+    Examples:
         >>> rng = np.random.default_rng(0)
         >>> logits = rng.normal(0, 2, (5000, 2))
         >>> labels = rng.random(logits.shape) < sigmoid(logits)

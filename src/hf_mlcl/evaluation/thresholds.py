@@ -39,7 +39,7 @@ class Thresholds:
         scope: ``"label"`` or ``"global"``.
         target_precision: Set if the objective is precision.
 
-    Example:
+    Examples:
         >>> Thresholds([0.5, 0.25]).decide([[0.4, 0.3]]).tolist()
         [[False, True]]
     """
@@ -89,7 +89,7 @@ def tune_thresholds(
         prior_positives: Strength of the pull of rare labels to the shared threshold, in positives.
         seed: Of the folds.
 
-    Example:
+    Examples:
         >>> rng = np.random.default_rng(0)
         >>> labels = rng.random((500, 3)) < [0.5, 0.2, 0.05]
         >>> cautious = np.where(labels, 0.4, 0.1) + rng.normal(0, 0.05, labels.shape)

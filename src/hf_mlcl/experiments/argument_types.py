@@ -24,7 +24,7 @@ def known_arguments() -> dict[str, Any]:
 def accepts(hint: Any, value: Any) -> bool:
     """Whether a value from YAML fits an argument's type; types that YAML cannot write (enumerations) take anything.
 
-    Example:
+    Examples:
         >>> accepts(list[float], [0.1, 1]), accepts(list[float], ["0.1"]), accepts(int | None, 10.5)
         (True, False, False)
     """
@@ -47,7 +47,7 @@ def accepts(hint: Any, value: Any) -> bool:
 def hint_name(hint: Any) -> str:
     """What a person would call a type.
 
-    Example:
+    Examples:
         >>> hint_name(int | None)
         'a whole number or null'
     """

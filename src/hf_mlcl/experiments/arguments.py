@@ -43,7 +43,7 @@ class ExperimentArguments:
         label_columns: Own data: the column or columns with labels, where they are not found by themselves.
         label_delimiter: Own data: what separates the labels within one column.
 
-    Example:
+    Examples:
         >>> ExperimentArguments(corpus="toy_text", backbone="small").evaluation
         'auto'
     """

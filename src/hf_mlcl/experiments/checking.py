@@ -39,7 +39,7 @@ def evaluates_linearly(experiment: ExperimentArguments, loss: str) -> bool:
 def linear_config(experiment: ExperimentArguments, seed: int) -> LinearEvaluationConfig:
     """The linear evaluation of an experiment.
 
-    Example:
+    Examples:
         >>> linear_config(ExperimentArguments(linear_optimizer="sgd"), seed=0).optimizer
         'sgd'
         >>> linear_config(ExperimentArguments(linear_optimizer="lbfgs"), seed=0)

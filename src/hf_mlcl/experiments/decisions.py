@@ -21,7 +21,7 @@ def save_decisions(folder: str | os.PathLike[str], labels: npt.ArrayLike, decisi
         labels: Multi-hot truth (rows, labels).
         decisions: Multi-hot decisions, same shape.
 
-    Example:
+    Examples:
         >>> import tempfile
         >>> folder = tempfile.mkdtemp()
         >>> save_decisions(folder, [[1, 0]], [[1, 1]])

@@ -29,7 +29,7 @@ def own_recipe(data: OwnData, corpus: str, backbone: str | None = None) -> Recip
         corpus: What to call them.
         backbone: The backbone; the study's for texts or images if not given.
 
-    Example:
+    Examples:
         >>> from hf_mlcl.data import load_corpus
         >>> data = OwnData(load_corpus("toy_text"), "text", "text", "built in", "as given")
         >>> settings = own_recipe(data, "toy_text", backbone="small").for_loss("reg")

@@ -40,7 +40,7 @@ def parse_experiment(
         argv: The command line; that of the program if not given.
         description: For ``--help``.
 
-    Example:
+    Examples:
         >>> recipe = Recipe("toy_text", contrastive={"num_train_epochs": 10}, logit={"num_train_epochs": 5})
         >>> argv = ["--loss", "zlpr", "--max_train_samples", "100", "--use_cpu"]
         >>> experiment, training = parse_experiment(recipe, argv)
@@ -61,7 +61,7 @@ def parse_settings(argv: Sequence[str], description: str | None = None) -> dict[
         argv: The command line.
         description: For ``--help``.
 
-    Example:
+    Examples:
         >>> parse_settings(["--learning_rate", "2e-5", "--size", "small"])
         {'learning_rate': 2e-05, 'size': 'small'}
     """
@@ -79,7 +79,7 @@ def build_experiment(
         recipe: The defaults.
         settings: Fields of `ExperimentArguments` and `ContrastiveTrainingArguments`.
 
-    Example:
+    Examples:
         >>> experiment, training = build_experiment(Recipe("toy_text"), {"loss": "msc", "seed": 3, "use_cpu": True})
         >>> training.output_dir, training.seed
         ('outputs/toy_text-msc', 3)

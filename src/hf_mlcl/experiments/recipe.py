@@ -31,7 +31,7 @@ class Recipe:
         contrastive_small: What changes for contrastive losses on the small version.
         logit_small: What changes for losses on logits on the small version.
 
-    Example:
+    Examples:
         >>> recipe = Recipe("aapd", contrastive={"learning_rate": (5e-5, 2e-5), "alpha": 0.0}, logit={"optim": "sgd"})
         >>> recipe.for_loss("reg")
         {'learning_rate': 5e-05, 'loss_kwargs': {'alpha': 0.0}}
@@ -74,7 +74,7 @@ class Recipe:
 def study_recipe(corpus: str) -> Recipe:
     """The recipe of a corpus: the study's settings for it.
 
-    Example:
+    Examples:
         >>> study_recipe("aapd").for_loss("reg")["num_train_epochs"]
         320
     """

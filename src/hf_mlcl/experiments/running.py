@@ -98,7 +98,7 @@ def run_experiment(
         data: The splits, where they are not those of ``experiment.corpus``.
         quiet: Whether to print nothing, neither progress nor logs.
 
-    Example:
+    Examples:
         >>> import tempfile
         >>> from hf_mlcl.experiments import Recipe, build_experiment
         >>> settings = {"backbone": "small", "max_train_samples": 64, "max_eval_samples": 32, "max_steps": 2}

@@ -41,7 +41,7 @@ def parse_yaml(text: str) -> Any:
     Raises:
         yaml.YAMLError: With the line and column of what is wrong.
 
-    Example:
+    Examples:
         >>> parse_yaml("{learning_rate: 5e-5, save_strategy: no, seeds: [0, 1]}")
         {'learning_rate': 5e-05, 'save_strategy': 'no', 'seeds': [0, 1]}
     """

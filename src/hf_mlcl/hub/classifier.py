@@ -60,7 +60,7 @@ def export_classifier(
     Raises:
         ValueError: If there is no exact counterpart. It says why, and what to do instead.
 
-    Example:
+    Examples:
         >>> import tempfile
         >>> from transformers import AutoModelForImageClassification
         >>> encoder = MLCLModel.from_backbone("resnet10t", ["cat", "dog"], pretrained=False)

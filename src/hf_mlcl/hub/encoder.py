@@ -49,7 +49,7 @@ def export_encoder(
     Returns:
         The folder.
 
-    Example:
+    Examples:
         >>> import tempfile
         >>> from transformers import AutoModel
         >>> model = MLCLModel.from_backbone("resnet10t", ["cat", "dog"], pretrained=False)

@@ -59,7 +59,7 @@ def write_model_card(
     Returns:
         The path of the README.
 
-    Example:
+    Examples:
         >>> import tempfile
         >>> from hf_mlcl import MLCLModel
         >>> from hf_mlcl.hub import report_of_model

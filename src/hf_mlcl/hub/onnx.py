@@ -72,7 +72,7 @@ def export_onnx(
     Returns:
         The path.
 
-    Example:
+    Examples:
         >>> import tempfile
         >>> model = MLCLModel.from_features(4, ["sport", "music"], classifier=True)
         >>> path = export_onnx(model, Path(tempfile.mkdtemp()) / "model.onnx")

@@ -67,7 +67,7 @@ user's token."""
 def intended_files(folder: str | os.PathLike[str]) -> list[str]:
     """The files of a model's folder that `push_folder` uploads, relative to it and sorted.
 
-    Example:
+    Examples:
         >>> import tempfile
         >>> folder = Path(tempfile.mkdtemp())
         >>> for name in ("config.json", "model.safetensors", "training_args.bin", "optimizer.pt", ".env"):

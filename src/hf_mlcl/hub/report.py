@@ -28,7 +28,7 @@ class SplitScores:
         labels: Multi-hot truth (rows, labels).
         probabilities: Of the classifier, same shape.
 
-    Example:
+    Examples:
         >>> scores = SplitScores("test", np.array([[1, 0], [1, 1]]), np.array([[0.9, 0.2], [0.8, 0.3]]))
         >>> scores.metrics(0.5)["macro_f1"], scores.metrics([0.5, 0.25])["macro_f1"]
         (0.5, 1.0)
@@ -146,7 +146,7 @@ def report_of_model(model: Any) -> ModelReport:
     Args:
         model: An encoder or a classifier.
 
-    Example:
+    Examples:
         >>> from hf_mlcl import MLCLModel
         >>> report_of_model(MLCLModel.from_features(8, ["a", "b"])).label_names
         ['a', 'b']

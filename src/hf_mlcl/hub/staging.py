@@ -17,7 +17,7 @@ def staged(folder: str | os.PathLike[str]) -> Iterator[Path]:
     An error in the block leaves `folder` as it was. Afterwards each file is replaced in one step, one after another;
     what is in `folder` under other names stays.
 
-    Example:
+    Examples:
         >>> with tempfile.TemporaryDirectory() as where:
         ...     with staged(Path(where) / "model") as stage:
         ...         _ = (stage / "config.json").write_text("{}")

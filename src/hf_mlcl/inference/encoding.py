@@ -25,7 +25,7 @@ class Encoder:
             tensor such as `hf_mlcl.data.image_transform()`. Texts are cut at the tokenizer's ``model_max_length``.
         batch_size: Texts or images at a time.
 
-    Example:
+    Examples:
         >>> from PIL import Image
         >>> from hf_mlcl.data import image_transform
         >>> model = MLCLModel.from_backbone("resnet10t", ["cat", "dog"], pretrained=False)

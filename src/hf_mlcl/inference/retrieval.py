@@ -27,7 +27,7 @@ class ExampleIndex:
     Args:
         features: Of the examples (rows, size), such as `Encoder.features` or `trainer.extract_features` give them.
 
-    Example:
+    Examples:
         >>> index = ExampleIndex([[1.0, 0.0], [0.0, 2.0], [1.0, 1.0]])
         >>> found = index.search([[0.0, 1.0]], k=2)
         >>> found.rows.tolist(), found.similarity.round(3).tolist()

@@ -25,7 +25,7 @@ class PrototypeClassifier:
             ``"features"``, as means of examples do.
         label_names: The labels, a name a prototype; those of the encoder if not given.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from transformers import BertConfig
         >>> from hf_mlcl import MLCLConfig, MLCLModel

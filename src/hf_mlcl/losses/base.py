@@ -17,7 +17,7 @@ class BaseLoss(ContrastiveLoss):
     Relations:
         `mulsupcon` balances labels instead of comparing whole sets; `msc` and `reg` add prototypes.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from hf_mlcl import build_loss
         >>> labels = torch.tensor([[1, 1, 0], [1, 0, 0], [0, 0, 1]])

@@ -185,7 +185,7 @@ class ContrastiveLoss(Loss):
 
         Rows are the anchors, columns the candidates: instances first, then prototypes where the loss has them.
 
-        Example:
+        Examples:
             >>> import torch
             >>> from hf_mlcl import build_loss
             >>> found = build_loss("base").pairs(torch.eye(3), torch.tensor([[1, 1], [1, 0], [0, 0]]))

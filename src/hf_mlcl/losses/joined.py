@@ -23,7 +23,7 @@ class JoinedLoss(Loss):
         - **embeddings**, **labels**, **prototypes**, **queue**: go to the contrastive parts.
         - **logits**: goes to the logit parts.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from hf_mlcl import build_loss
         >>> loss = build_loss("proto+bce", weights=[1.0, 0.5], temperature=0.2)

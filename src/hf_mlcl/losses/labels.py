@@ -19,7 +19,7 @@ class LabelSets:
         multi_hot: The labels (rows, L) of queue and instances, in a floating dtype.
         with_prototypes: Whether the L prototypes follow.
 
-    Example:
+    Examples:
         >>> import torch
         >>> labels = LabelSets(torch.tensor([[1.0, 1.0], [0.0, 1.0]]), with_prototypes=True)
         >>> labels.sizes.tolist(), labels.counts.tolist()

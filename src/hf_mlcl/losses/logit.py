@@ -60,7 +60,7 @@ class LogitLoss(Loss):
 class BCELoss(LogitLoss):
     """Binary cross-entropy, each label on its own: the baseline of multi-label classification.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from hf_mlcl import build_loss
         >>> round(build_loss("bce")(torch.zeros(2, 3), torch.ones(2, 3)).item(), 4)
@@ -82,7 +82,7 @@ class FocalLoss(LogitLoss):
     Args:
         gamma: How strongly easy labels are discounted; 0 is `bce`.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from hf_mlcl import build_loss
         >>> round(build_loss("focal", gamma=2.0)(torch.zeros(2, 3), torch.ones(2, 3)).item(), 4)  # log 2 / 4
@@ -114,7 +114,7 @@ class AsymmetricLoss(LogitLoss):
     Relations:
         `bce` with all three 0; `focal` with both gammas equal and margin 0.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from hf_mlcl import build_loss
         >>> loss = build_loss("asymmetric", gamma_neg=1.0)
@@ -154,7 +154,7 @@ class AsymmetricLoss(LogitLoss):
 class LSEPLoss(LogitLoss):
     """Smooth ranking: every positive label above every negative one.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from hf_mlcl import build_loss
         >>> round(build_loss("lsep")(torch.zeros(1, 2), torch.tensor([[1, 0]])).item(), 4)
@@ -177,7 +177,7 @@ class ZLPRLoss(LogitLoss):
         `lsep` with a label of logit 0 between positives and negatives, which makes 0 the threshold. The study's
         strongest logit loss where labels are many.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from hf_mlcl import build_loss
         >>> round(build_loss("zlpr")(torch.zeros(1, 2), torch.tensor([[1, 0]])).item(), 4)  # 2 log 2
@@ -200,7 +200,7 @@ class CrossEntropyLoss(LogitLoss):
         - **logits** (B, C)
         - **labels**: class ids (B,), -100 for a row without a class, or one-hot (B, C).
 
-    Example:
+    Examples:
         >>> import torch
         >>> from hf_mlcl import build_loss
         >>> round(build_loss("cross_entropy")(torch.zeros(2, 4), torch.tensor([3, 0])).item(), 4)  # log 4

@@ -24,7 +24,7 @@ class MSCLoss(ContrastiveLoss):
         Prototypes are candidates but not anchors, which sets it apart from `wo_reg`. The original adds a MoCo queue
         (`MomentumQueue`); the study leaves it out.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from hf_mlcl import build_loss
         >>> loss = build_loss("msc", beta=0.1)

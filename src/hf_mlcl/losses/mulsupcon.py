@@ -19,7 +19,7 @@ class MulSupConLoss(ContrastiveLoss):
         With one label an instance it is `supcon` (but for what the mean divides by). `wo_reg` gives every instance the
         same weight and adds prototypes.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from hf_mlcl import build_loss
         >>> labels = torch.tensor([[1, 1], [1, 1], [0, 0]])

@@ -16,7 +16,7 @@ class ProtoLoss(ContrastiveLoss):
     Relations:
         The softmax cross-entropy over labels with cosine logits and a uniform target. `wo_reg` adds the instances.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from hf_mlcl import build_loss
         >>> loss = build_loss("proto", temperature=1.0)

@@ -20,7 +20,7 @@ class MomentumQueue(nn.Module):
         dim: Length of an embedding.
         num_labels: Columns of the multi-hot labels; None for class ids (`supcon`).
 
-    Example:
+    Examples:
         >>> import torch
         >>> from hf_mlcl import build_loss
         >>> queue = MomentumQueue(size=8, dim=4, num_labels=3)

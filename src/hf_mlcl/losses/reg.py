@@ -22,7 +22,7 @@ class WithoutRegLoss(ContrastiveLoss):
     Relations:
         `reg` is this loss with the regulariser. Without prototypes and with a mean over labels it would be `mulsupcon`.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from hf_mlcl import build_loss
         >>> loss = build_loss("wo_reg", alpha=1.0)
@@ -67,7 +67,7 @@ class RegLoss(WithoutRegLoss):
         alpha: See `WithoutRegLoss`.
         chunk_size: See `ContrastiveLoss`.
 
-    Example:
+    Examples:
         The share of positive pairs that the regulariser touches comes from the same pass:
 
         >>> import torch

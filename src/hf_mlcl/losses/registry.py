@@ -25,7 +25,7 @@ def register_loss(name: str) -> Callable[[LossClass], LossClass]:
     ``(logits, labels)``; the name of the first argument tells which. The parameters of ``__init__`` are its
     hyperparameters. Subclasses of `ContrastiveLoss` get tiling, the momentum queue, exact distribution and statistics.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from hf_mlcl import build_loss, register_loss
         >>> @register_loss("hinge")
@@ -67,7 +67,7 @@ def register_loss(name: str) -> Callable[[LossClass], LossClass]:
 def list_losses() -> list[str]:
     """The names that `build_loss` knows, sorted.
 
-    Example:
+    Examples:
         >>> from hf_mlcl import list_losses
         >>> "reg" in list_losses()
         True
@@ -89,7 +89,7 @@ def loss_class(name: str) -> type[nn.Module]:
 def hyperparameters(name: str) -> list[str]:
     """The hyperparameters of a loss.
 
-    Example:
+    Examples:
         >>> hyperparameters("msc")
         ['temperature', 'beta', 'chunk_size']
     """
@@ -105,7 +105,7 @@ def build_loss(name: str, *, weights: Sequence[float] | None = None, **hyperpara
         weights: Of the parts of a joined loss, in their order.
         **hyperparameters_: Of the loss. In a joined loss each goes to every part that has it.
 
-    Example:
+    Examples:
         >>> from hf_mlcl import build_loss
         >>> build_loss("reg", temperature=0.2)
         RegLoss(temperature=0.2, alpha=0.0)
@@ -135,7 +135,7 @@ def build_loss(name: str, *, weights: Sequence[float] | None = None, **hyperpara
 def on_logits_only(loss: str) -> bool:
     """Whether only losses on logits take part, so that the study's protocol for them holds.
 
-    Example:
+    Examples:
         >>> on_logits_only("zlpr"), on_logits_only("reg+zlpr")
         (True, False)
     """

@@ -20,7 +20,7 @@ class SupConLoss(ContrastiveLoss):
     Relations:
         `mulsupcon` and `wo_reg` extend it to several labels an instance; `supcon_reg` adds the regulariser.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from hf_mlcl import build_loss
         >>> round(build_loss("supcon")(torch.eye(3), torch.tensor([0, 0, 1])).item(), 4)  # log 2
@@ -51,7 +51,7 @@ class SupConLoss(ContrastiveLoss):
 class SupConRegLoss(SupConLoss):
     """`supcon` with the regulariser of `reg`.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from hf_mlcl import build_loss
         >>> build_loss("supcon_reg")(torch.randn(8, 4), torch.randint(0, 2, (8,))).shape

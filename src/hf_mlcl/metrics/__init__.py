@@ -70,7 +70,7 @@ _MODULES = Path(__file__).parent / "modules"
 def list_modules() -> list[str]:
     """Names of the `evaluate` modules that come with the package.
 
-    Example:
+    Examples:
         >>> list_modules()
         ['alignment_uniformity', 'hamming_loss', 'mean_average_precision', 'multilabel_f1']
     """
@@ -80,7 +80,7 @@ def list_modules() -> list[str]:
 def module_path(name: str) -> str:
     """Folder of an `evaluate` module, to be loaded offline or pushed to the Hub as a Space.
 
-    Example:
+    Examples:
         >>> import evaluate
         >>> metric = evaluate.load(module_path("hamming_loss"))
         >>> metric.compute(references=[[1, 0], [1, 1]], predictions=[[1, 1], [1, 1]])

@@ -19,7 +19,7 @@ def expected_calibration_error(labels: ArrayLike, probabilities: ArrayLike, bins
         probabilities: Between 0 and 1, same shape.
         bins: Number of intervals; 1 itself belongs to the last one.
 
-    Example:
+    Examples:
         >>> expected_calibration_error([[1, 0], [1, 0]], [[0.9, 0.1], [0.9, 0.1]]).__round__(3)
         0.1
     """

@@ -90,7 +90,7 @@ def precision(
         predictions: Multi-hot predictions, same shape.
         average: ``"micro"`` pools all decisions, ``"macro"`` averages over labels, None gives one number a label.
 
-    Example:
+    Examples:
         >>> precision([[1, 0], [1, 1]], [[1, 1], [0, 1]], average="macro")
         0.75
     """
@@ -107,7 +107,7 @@ def recall(
 ) -> float | npt.NDArray[np.float64]:
     """Share of the true labels that were predicted; see `precision` for the arguments.
 
-    Example:
+    Examples:
         >>> recall([[1, 0], [1, 1]], [[1, 1], [0, 1]], average="macro")
         0.75
     """
@@ -124,7 +124,7 @@ def f1(labels: ArrayLike, predictions: ArrayLike, average: Average | None = None
 
     A label with no positives and no predictions counts as 0, as scikit-learn does with ``zero_division=0``.
 
-    Example:
+    Examples:
         >>> f1([[1, 0, 0], [1, 1, 0]], [[1, 1, 0], [1, 1, 0]]).round(3).tolist()
         [1.0, 0.667, 0.0]
     """
@@ -141,7 +141,7 @@ def _averaged(counts: LabelCounts, average: Average) -> LabelCounts:
 def hamming_loss(labels: ArrayLike, predictions: ArrayLike) -> float:
     """Share of all rows x labels decisions that are wrong, as a plain fraction.
 
-    Example:
+    Examples:
         >>> hamming_loss([[1, 0], [1, 1]], [[1, 1], [1, 1]])
         0.25
     """
@@ -156,7 +156,7 @@ def _hamming(counts: LabelCounts) -> float:
 def subset_accuracy(labels: ArrayLike, predictions: ArrayLike) -> float:
     """Share of rows whose whole label set is right.
 
-    Example:
+    Examples:
         >>> subset_accuracy([[1, 0], [1, 1]], [[1, 1], [1, 1]])
         0.5
     """
@@ -174,7 +174,7 @@ def decide(scores: ArrayLike, threshold: float | ArrayLike = 0.5) -> BoolArray:
         scores: Probabilities (rows, labels).
         threshold: One number, or one a label.
 
-    Example:
+    Examples:
         >>> decide([[0.5, 0.4], [0.1, 0.9]], threshold=[0.5, 0.3]).astype(int).tolist()
         [[1, 1], [0, 1]]
     """
@@ -190,7 +190,7 @@ def decide(scores: ArrayLike, threshold: float | ArrayLike = 0.5) -> BoolArray:
 def decision_metrics(labels: ArrayLike, predictions: ArrayLike) -> dict[str, float]:
     """Every metric of this module at once, from one pass.
 
-    Example:
+    Examples:
         >>> for name, value in decision_metrics([[1, 0], [1, 1]], [[1, 1], [1, 1]]).items():
         ...     print(f"{name}: {value:.3f}")
         micro_f1: 0.857

@@ -24,7 +24,7 @@ class EvalPrediction(Protocol):
 def sigmoid(logits: ArrayLike) -> FloatArray:
     """The logistic function, without overflow at either end.
 
-    Example:
+    Examples:
         >>> sigmoid([[0.0, -1000.0, 1000.0]]).tolist()
         [[0.5, 0.0, 1.0]]
     """
@@ -45,7 +45,7 @@ def multilabel_metrics(
         threshold: One number, or one a label.
         k: Adds LRAP and precision@k, which the study does not report.
 
-    Example:
+    Examples:
         >>> metrics = multilabel_metrics([[1, 0], [1, 1]], [[0.9, 0.6], [0.8, 0.7]])
         >>> round(metrics["macro_f1"], 3), metrics["mAP"]
         (0.833, 1.0)
@@ -72,7 +72,7 @@ def make_compute_metrics(
         train_labels: Multi-hot training labels or counts; adds macro-F1 of head, medium and tail labels.
         label_names: Adds the F1 of each label under ``f1_<name>``.
 
-    Example:
+    Examples:
         >>> from types import SimpleNamespace
         >>> prediction = SimpleNamespace(predictions=[[2.0, -1.0], [3.0, 1.0]], label_ids=[[1, 0], [1, 1]])
         >>> make_compute_metrics(label_names=["sport", "music"])(prediction)["f1_music"]
@@ -102,7 +102,7 @@ def make_compute_metrics(
 def compute_metrics(prediction: EvalPrediction) -> dict[str, float]:
     """`make_compute_metrics` with its defaults, to be passed to a Trainer as it is.
 
-    Example:
+    Examples:
         >>> from types import SimpleNamespace
         >>> prediction = SimpleNamespace(predictions=[[2.0, -1.0], [3.0, 1.0]], label_ids=[[1, 0], [1, 1]])
         >>> compute_metrics(prediction)["micro_f1"]
@@ -116,7 +116,7 @@ def compute_single_label_metrics(prediction: EvalPrediction) -> dict[str, float]
 
     ``subset_accuracy`` is then the accuracy; rows without a class are left out.
 
-    Example:
+    Examples:
         >>> from types import SimpleNamespace
         >>> prediction = SimpleNamespace(predictions=[[2.0, -1.0], [3.0, 4.0]], label_ids=[[1, 0], [1, 0]])
         >>> compute_single_label_metrics(prediction)["subset_accuracy"]

@@ -24,7 +24,7 @@ def frequency_groups(train_labels: ArrayLike, shares: Sequence[float] = (1 / 3, 
     Returns:
         For each of ``head``, ``medium`` and ``tail`` its label ids, ascending. A group may be empty if labels are few.
 
-    Example:
+    Examples:
         >>> {name: ids.tolist() for name, ids in frequency_groups([5, 100, 40]).items()}
         {'head': [1], 'medium': [2], 'tail': [0]}
     """
@@ -56,7 +56,7 @@ def frequency_breakdown(
         train_labels: See `frequency_groups`.
         shares: See `frequency_groups`.
 
-    Example:
+    Examples:
         >>> frequency_breakdown([[1, 0, 0], [1, 1, 1]], [[1, 0, 0], [1, 1, 0]], train_labels=[90, 30, 2])
         {'head_f1': 1.0, 'medium_f1': 1.0, 'tail_f1': 0.0}
     """

@@ -26,7 +26,7 @@ def average_precision(labels: ArrayLike, scores: ArrayLike, absent: float = 0.0)
         scores: Any numbers that grow with confidence, same shape: logits or probabilities.
         absent: What a label that no row carries gets. scikit-learn says 0; NaN marks it as undefined.
 
-    Example:
+    Examples:
         >>> average_precision([[1, 0], [0, 1], [1, 0]], [[0.9, 0.1], [0.8, 0.7], [0.7, 0.2]]).round(3).tolist()
         [0.833, 1.0]
     """
@@ -56,7 +56,7 @@ def mean_average_precision(labels: ArrayLike, scores: ArrayLike, absent: float =
         scores: Any numbers that grow with confidence, same shape.
         absent: What a label that no row carries counts: 0 as in scikit-learn, NaN leaves it out of the mean.
 
-    Example:
+    Examples:
         >>> labels, scores = [[1, 0, 0], [0, 1, 0]], [[0.9, 0.1, 0.3], [0.8, 0.7, 0.2]]
         >>> round(mean_average_precision(labels, scores), 3)
         0.667
@@ -73,7 +73,7 @@ def label_ranking_average_precision(labels: ArrayLike, scores: ArrayLike) -> flo
 
     A row with no label, or with all of them, counts 1, as in scikit-learn.
 
-    Example:
+    Examples:
         >>> label_ranking_average_precision([[1, 0, 0], [0, 0, 1]], [[0.75, 0.5, 1.0], [1.0, 0.2, 0.1]]).__round__(4)
         0.4167
     """
@@ -94,7 +94,7 @@ def label_ranking_average_precision(labels: ArrayLike, scores: ArrayLike) -> flo
 def precision_at_k(labels: ArrayLike, scores: ArrayLike, k: int) -> float:
     """Mean over rows of the share of true labels among the `k` best-scored; of tied labels the lower id goes first.
 
-    Example:
+    Examples:
         >>> precision_at_k([[1, 0, 1], [0, 1, 0]], [[0.9, 0.5, 0.1], [0.3, 0.3, 0.1]], k=2)
         0.5
     """

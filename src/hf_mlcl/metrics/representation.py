@@ -27,7 +27,7 @@ def alignment(features: ArrayLike, labels: ArrayLike) -> float:
         features: Features (rows, size); normalised here. A zero row stays zero.
         labels: Multi-hot labels (rows, labels).
 
-    Example:
+    Examples:
         >>> alignment([[1.0, 0.0], [0.0, 2.0], [3.0, 0.0]], [[1, 0], [1, 0], [0, 1]])
         2.0
     """
@@ -65,7 +65,7 @@ def uniformity(features: ArrayLike, t: float = 2.0, max_rows: int | None = None,
         max_rows: Use at most this many rows, drawn without replacement. None: all, exactly.
         seed: Of the draw.
 
-    Example:
+    Examples:
         >>> round(uniformity([[1.0, 0.0], [-1.0, 0.0]]), 6)
         -8.0
     """
@@ -80,7 +80,7 @@ def uniformity_error(features: ArrayLike, t: float = 2.0, max_rows: int | None =
 
     The mean over pairs is a U-statistic: its variance is about 4 var(h) / rows, with h_i the mean of row i's kernel.
 
-    Example:
+    Examples:
         >>> features = torch.randn(400, 8, generator=torch.Generator().manual_seed(0))
         >>> exact = uniformity(features)
         >>> abs(uniformity(features, max_rows=200) - exact) < 4 * uniformity_error(features, max_rows=200)

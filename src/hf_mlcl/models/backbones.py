@@ -20,7 +20,7 @@ from hf_mlcl.models.configuration import FeatureBackboneConfig, Pooling
 class FeatureBackbone(PreTrainedModel):
     """A residual MLP over vectors that some other model computed.
 
-    Example:
+    Examples:
         >>> import torch
         >>> backbone = FeatureBackbone(FeatureBackboneConfig(feature_dim=16))
         >>> backbone(feature_values=torch.randn(2, 16)).pooler_output.shape

@@ -103,7 +103,7 @@ class _LinearHeadsClassifier(SharedModel, PreTrainedModel):
                 (0.5 for the others). None stands for 0.5.
             temperature: What `fit_temperature` found, or a number; 1 leaves probabilities as they are.
 
-        Example:
+        Examples:
             >>> from transformers import BertConfig
             >>> backbone = BertConfig(vocab_size=50, hidden_size=16, num_hidden_layers=1, num_attention_heads=2)
             >>> encoder = MLCLModel(MLCLConfig(backbone_config=backbone, id2label={0: "sport", 1: "music"}))
@@ -158,7 +158,7 @@ class MLCLForSequenceClassification(_LinearHeadsClassifier):
     It runs in ``pipeline("text-classification", top_k=None)``, which gives the probability of every label, and in
     ``pipeline("multilabel-text-classification")``, which gives the labels that reach their thresholds.
 
-    Example:
+    Examples:
         >>> from transformers import BertConfig
         >>> backbone = BertConfig(vocab_size=50, hidden_size=16, num_hidden_layers=1, num_attention_heads=2)
         >>> encoder = MLCLModel(MLCLConfig(backbone_config=backbone, num_labels=3))
@@ -194,7 +194,7 @@ class MLCLForImageClassification(_LinearHeadsClassifier):
     It runs in ``pipeline("image-classification", top_k=number of labels)``, which gives the probability of every label,
     and in ``pipeline("multilabel-image-classification")``, which gives the labels that reach their thresholds.
 
-    Example:
+    Examples:
         >>> encoder = MLCLModel.from_backbone("resnet10t", ["cat", "dog"], pretrained=False)
         >>> model = MLCLForImageClassification.from_encoder(encoder, torch.zeros(1, 2, 512), torch.zeros(1, 2))
         >>> model(pixel_values=torch.zeros(1, 3, 32, 32)).logits.shape

@@ -50,7 +50,7 @@ class MLCLConfig(PreTrainedConfig):
         logit_temperature: What a classifier made by linear evaluation divides its logits by, so that probabilities are
             honest; 1 leaves them as they are.
 
-    Example:
+    Examples:
         >>> from transformers import BertConfig
         >>> config = MLCLConfig(backbone_config=BertConfig(hidden_size=32), num_labels=5)
         >>> config.num_labels, config.projection_dim, config.pooling

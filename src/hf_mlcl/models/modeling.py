@@ -75,7 +75,7 @@ class MLCLModel(SharedModel, PreTrainedModel):
         dropout_by_row: Whether dropout masks belong to the rows of the global batch, so that neither chunks nor ranks
             change them (`hf_mlcl.models.row_dropout`). Attention then goes without fused kernels.
 
-    Example:
+    Examples:
         >>> from transformers import BertConfig
         >>> backbone = BertConfig(vocab_size=100, hidden_size=32, num_hidden_layers=1, num_attention_heads=2)
         >>> model = MLCLModel(MLCLConfig(backbone_config=backbone, num_labels=5, projection_dim=8))
@@ -131,7 +131,7 @@ class MLCLModel(SharedModel, PreTrainedModel):
             weights: A safetensors file with the weights of a timm architecture.
             **kwargs: For the backbone's ``from_pretrained``, such as ``attn_implementation`` or ``revision``.
 
-        Example:
+        Examples:
             >>> model = MLCLModel.from_backbone("resnet18", ["cat", "dog"], pretrained=False)
             >>> model(pixel_values=torch.randn(2, 3, 64, 64)).features.shape
             torch.Size([2, 512])
@@ -160,7 +160,7 @@ class MLCLModel(SharedModel, PreTrainedModel):
             projection_dim: Length of embeddings and prototypes.
             classifier: Whether to add a linear classifier.
 
-        Example:
+        Examples:
             >>> model = MLCLModel.from_features(16, ["a", "b", "c"])
             >>> model(feature_values=torch.randn(2, 16)).embeddings.shape
             torch.Size([2, 256])

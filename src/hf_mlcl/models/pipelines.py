@@ -28,7 +28,7 @@ class MultiLabelTextClassificationPipeline(TextClassificationPipeline):
     Texts longer than the tokenizer's ``model_max_length`` are cut; the tokenizer's arguments may be passed along, as in
     HF's pipeline.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from transformers import BertConfig, pipeline
         >>> from hf_mlcl import MLCLConfig, MLCLForSequenceClassification, MLCLModel

@@ -49,7 +49,7 @@ class RowDropout(TorchFunctionMode):
         seed: Seed of the whole batch.
         rows: Place in the global batch of each row that is being encoded.
 
-    Example:
+    Examples:
         >>> x = torch.ones(4, 8)
         >>> with RowDropout(seed=0, rows=range(4)):
         ...     whole = F.dropout(x, 0.5)

@@ -122,7 +122,7 @@ def resolved_settings(run: Run) -> dict[str, Any]:
 def split_sizes(corpus: str, size: str = "full") -> SplitSizes:
     """Rows a split: counted where that was possible, else as the paper rounds them.
 
-    Example:
+    Examples:
         >>> split_sizes("aapd").train
         37800
     """
@@ -149,7 +149,7 @@ def forward_operations(kind: str, backbone: str | None, size: int) -> float:
             `assumed_backbones` names them.
         size: Tokens, or the side of the image.
 
-    Example:
+    Examples:
         >>> f"{forward_operations('image', 'resnet50', 224):.1e}"  # twice the 4.1e9 multiply-adds of the literature
         '8.2e+09'
     """

@@ -50,7 +50,7 @@ def paper_value(corpus: str, size: str, loss: str, metric: str) -> float | None:
         loss: Name of the loss.
         metric: ``micro_f1``, ``macro_f1``, ``hamming_loss``, ``mAP``, ``accuracy``, ``alignment`` or ``uniformity``.
 
-    Example:
+    Examples:
         >>> paper_value("aapd", "small", "reg", "macro_f1")
         0.523
         >>> paper_value("aapd", "full", "reg", "mAP") is None
@@ -63,7 +63,7 @@ def paper_value(corpus: str, size: str, loss: str, metric: str) -> float | None:
 def paper_values() -> dict[PaperKey, float]:
     """All numbers of the paper's tables.
 
-    Example:
+    Examples:
         >>> len(paper_values())
         417
     """
@@ -73,7 +73,7 @@ def paper_values() -> dict[PaperKey, float]:
 def paper_prr() -> float:
     """The paper's Positive Regularisation Ratio at temperature 0.1.
 
-    Example:
+    Examples:
         >>> paper_prr()
         0.38
     """

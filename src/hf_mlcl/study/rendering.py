@@ -49,7 +49,7 @@ code { background: #f2f3f5; padding: 0 .2rem; }
 def to_markdown(table: ReportTable) -> str:
     """A pipe table with its title and notes.
 
-    Example:
+    Examples:
         >>> table = ReportTable("F1", [("AAPD",)], [Row("Contrastive losses", "reg", [Cell("61.28", "0.10", True)])])
         >>> print(to_markdown(table))
         **F1**
@@ -71,7 +71,7 @@ def to_markdown(table: ReportTable) -> str:
 def to_latex(table: ReportTable) -> str:
     r"""A ``table*`` as the paper's, for the packages booktabs and graphicx.
 
-    Example:
+    Examples:
         >>> table = ReportTable("F_1", [("AAPD",)], [Row("Contrastive losses", "reg", [Cell("61.28", "0.10", True)])])
         >>> print(to_latex(table).splitlines()[8])
         $\mathcal{L}_{\text{REG}}$ & \textbf{61.28} {\scriptsize $\pm$ 0.10} \\
@@ -172,7 +172,7 @@ def _kind(heading: str) -> str:
 def _markdown(text: str) -> str:
     r"""Text as it is, whatever is special in a table's cell.
 
-    Example:
+    Examples:
         >>> print(_markdown("a_b|c*"))
         a\_b\|c\*
     """
@@ -208,7 +208,7 @@ _LATEX_SPECIAL = {
 def _latex(text: str) -> str:
     r"""Text as it is, whatever is special in LaTeX.
 
-    Example:
+    Examples:
         >>> print(_latex("5% of a_b & {c}"))
         5\% of a\_b \& \{c\}
     """

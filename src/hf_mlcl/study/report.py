@@ -151,7 +151,7 @@ def space_tables(study: Study, table: pd.DataFrame | None = None) -> list[Report
 def metric_title(metric: str) -> str:
     """How a metric is called in print.
 
-    Example:
+    Examples:
         >>> metric_title("macro_f1")
         'Macro-F1 (%)'
     """
@@ -379,7 +379,7 @@ def _short(name: str) -> str:
 def report_values(table: ReportTable) -> list[dict[str, Any]]:
     """The cells of a table as records, for those who want the numbers that were printed.
 
-    Example:
+    Examples:
         >>> report_values(ReportTable("t", [("AAPD",)], [Row("g", "reg", [Cell("61.28", bold=True)])]))
         [{'loss': 'reg', 'column': 'AAPD', 'value': '61.28', 'deviation': None, 'bold': True}]
     """

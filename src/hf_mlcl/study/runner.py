@@ -283,7 +283,7 @@ def _end_with_parent() -> None:
 def versions() -> dict[str, str]:
     """Versions of Python and of the libraries that a result depends on.
 
-    Example:
+    Examples:
         >>> sorted(versions())[-2:]
         ['torchvision', 'transformers']
     """

@@ -95,7 +95,7 @@ def compare(
         test: ``"seeds"``, ``"examples"``, ``"none"`` or ``"auto"``.
         level: Of significance.
 
-    Example:
+    Examples:
         >>> seeds = range(5)
         >>> methods = {
         ...     "good": Scores(dict(zip(seeds, [0.80, 0.81, 0.82, 0.80, 0.81]))),
@@ -118,7 +118,7 @@ def compare(
 def paired_t_test(first: Sequence[float], second: Sequence[float]) -> float:
     """Two-sided p-value of the paired t-test; NaN for fewer than two pairs.
 
-    Example:
+    Examples:
         >>> round(paired_t_test([1.0, 2.0, 3.0], [1.1, 2.3, 3.2]), 4)
         0.0742
         >>> paired_t_test([1.0, 2.0], [1.0, 2.0])
@@ -152,7 +152,7 @@ def randomisation_test(
         rounds: Number of random swaps; p cannot fall below 1 / (rounds + 1).
         seed: Of the swaps.
 
-    Example:
+    Examples:
         >>> truth = np.eye(4, dtype=bool)[np.arange(200) % 4]
         >>> nearly, wrong = truth.copy(), truth.copy()
         >>> nearly[0], wrong[:40] = False, False
@@ -194,7 +194,7 @@ def randomisation_test(
 def holm(p_values: Mapping[str, float]) -> dict[str, float]:
     """P-values corrected after Holm for being several; NaN stays and does not count.
 
-    Example:
+    Examples:
         >>> holm({"a": 0.01, "b": 0.04, "c": 0.03})
         {'a': 0.03, 'b': 0.06, 'c': 0.06}
     """

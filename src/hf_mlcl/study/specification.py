@@ -457,7 +457,7 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
 def _nested(values: Mapping[str, Any]) -> dict[str, Any]:
     """The inverse of `_flat`.
 
-    Example:
+    Examples:
         >>> _nested({"loss": "reg", "loss_kwargs.alpha": 1})
         {'loss': 'reg', 'loss_kwargs': {'alpha': 1}}
     """
@@ -474,7 +474,7 @@ def _nested(values: Mapping[str, Any]) -> dict[str, Any]:
 def _choices(search: Mapping[str, list[Any]], points: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     """Every combination of searched values with every point; one empty choice where nothing is searched.
 
-    Example:
+    Examples:
         >>> list(_choices({"learning_rate": [1, 2]}, [{"loss_kwargs.alpha": 0}]))
         [{'loss_kwargs.alpha': 0, 'learning_rate': 1}, {'loss_kwargs.alpha': 0, 'learning_rate': 2}]
     """

@@ -70,7 +70,7 @@ def select(table: pd.DataFrame, by: str, keys: Sequence[str] = ("corpus", "loss"
         by: A metric, the higher the better.
         keys: Columns that make a group.
 
-    Example:
+    Examples:
         >>> runs = [("a", 0.1, 0), ("a", 0.3, 1), ("b", 0.25, 0), ("b", 0.25, 1)]
         >>> table = pd.DataFrame(
         ...     [dict(corpus="c", loss="l", group="g", choice=c, seed=s, score=v) for c, v, s in runs]
@@ -124,7 +124,7 @@ def _row(work_list: WorkList, status: RunStatus) -> dict[str, Any]:
 def scalars(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Settings by dotted name; lists as JSON.
 
-    Example:
+    Examples:
         >>> list(scalars({"loss": "reg", "loss_kwargs": {"alpha": 1}}))
         [('loss', 'reg'), ('loss_kwargs.alpha', 1)]
     """

@@ -41,7 +41,7 @@ class ContrastiveTrainingArguments(TrainingArguments):
             ``"knn"``, ``"ridge"`` or ``"none"``.
         eval_probe_samples: Training rows that the probe learns from.
 
-    Example:
+    Examples:
         >>> args = ContrastiveTrainingArguments("outputs/example", loss="reg", report_to="none", use_cpu=True)
         >>> args.lr_scheduler_type.value, args.warmup_steps, args.weight_decay
         ('cosine', 0.05, 0.01)

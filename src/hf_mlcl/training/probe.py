@@ -17,7 +17,7 @@ def probe(kind: str, train: Tensor, train_labels: Tensor, features: Tensor) -> T
         train_labels: Their multi-hot labels.
         features: Features to score.
 
-    Example:
+    Examples:
         >>> x = torch.tensor([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0]])
         >>> y = torch.tensor([[1.0], [1.0], [0.0]])
         >>> bool(probe("ridge", x, y, x)[0] > probe("ridge", x, y, x)[2])

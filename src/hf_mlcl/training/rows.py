@@ -22,7 +22,7 @@ def label_ids(dataset: Any, num_labels: int) -> list[list[int]]:
     Raises:
         ValueError: If labels are neither; it names the row.
 
-    Example:
+    Examples:
         >>> label_ids([{"labels": [2]}, {"labels": [0, 1]}], 3), label_ids([{"labels": [0, 1, 1]}], 3)
         ([[2], [0, 1]], [[1, 2]])
     """

@@ -20,7 +20,7 @@ class LabelAwareSampler(Sampler[int]):
         epoch: Tells the number of the epoch that begins. Not by ``set_epoch``: accelerate does not pass it on where
             training resumes in the middle of an epoch on several ranks.
 
-    Example:
+    Examples:
         >>> order = list(LabelAwareSampler([[0], [1], [0], [1], [2]], seed=0))
         >>> sorted(order), [pair in (0, 2) for pair in order].count(True)
         ([0, 1, 2, 3, 4], 2)

@@ -71,7 +71,7 @@ class ContrastiveMultiLabelTrainer(Trainer):
             for training only.
         **kwargs: As for HF's `Trainer`.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from hf_mlcl import MLCLModel
         >>> rows = [{"feature_values": torch.randn(8), "labels": (torch.rand(3) < 0.5).float()} for _ in range(32)]

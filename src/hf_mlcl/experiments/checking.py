@@ -6,7 +6,7 @@ from typing import Any
 
 from hf_mlcl.evaluation.config import LinearEvaluationConfig
 from hf_mlcl.experiments.arguments import ExperimentArguments
-from hf_mlcl.losses import loss_class, on_logits_only
+from hf_mlcl.losses import loss_kinds, on_logits_only
 from hf_mlcl.training import ContrastiveTrainingArguments
 
 
@@ -21,8 +21,7 @@ def check_experiment(experiment: ExperimentArguments, training: ContrastiveTrain
             f"num_train_epochs must be above 0, or max_steps must; got {training.num_train_epochs:g} and "
             f"{training.max_steps}: nothing would be trained."
         )
-    kinds = {getattr(loss_class(part.strip()), "kind") for part in training.loss.split("+")}  # noqa: B009
-    if experiment.evaluation == "direct" and "logit" not in kinds:
+    if experiment.evaluation == "direct" and "logit" not in loss_kinds(training.loss):
         raise ValueError(
             f"evaluation='direct' needs a loss on logits; {training.loss!r} trains no classifier. Join one "
             f"({training.loss}+zlpr), or leave evaluation at 'auto'."

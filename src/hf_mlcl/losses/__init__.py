@@ -22,7 +22,15 @@ from hf_mlcl.losses.mulsupcon import MulSupConLoss
 from hf_mlcl.losses.proto import ProtoLoss
 from hf_mlcl.losses.queue import MomentumQueue
 from hf_mlcl.losses.reg import RegLoss, WithoutRegLoss
-from hf_mlcl.losses.registry import build_loss, hyperparameters, list_losses, loss_class, on_logits_only, register_loss
+from hf_mlcl.losses.registry import (
+    build_loss,
+    hyperparameters,
+    list_losses,
+    loss_class,
+    loss_kinds,
+    on_logits_only,
+    register_loss,
+)
 from hf_mlcl.losses.supcon import SupConLoss, SupConRegLoss
 
 __all__ = [
@@ -50,6 +58,7 @@ __all__ = [
     "hyperparameters",
     "list_losses",
     "loss_class",
+    "loss_kinds",
     "on_logits_only",
     "register_loss",
 ]

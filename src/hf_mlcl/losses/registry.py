@@ -132,6 +132,16 @@ def build_loss(name: str, *, weights: Sequence[float] | None = None, **hyperpara
     return JoinedLoss(losses, weights)
 
 
+def loss_kinds(loss: str) -> set[str]:
+    """The kinds of a loss and of the parts of a joined one: ``"contrastive"``, ``"logit"``.
+
+    Examples:
+        >>> sorted(loss_kinds("reg+zlpr"))
+        ['contrastive', 'logit']
+    """
+    return {getattr(loss_class(part.strip()), "kind") for part in loss.split("+")}  # noqa: B009
+
+
 def on_logits_only(loss: str) -> bool:
     """Whether only losses on logits take part, so that the study's protocol for them holds.
 
@@ -139,4 +149,4 @@ def on_logits_only(loss: str) -> bool:
         >>> on_logits_only("zlpr"), on_logits_only("reg+zlpr")
         (True, False)
     """
-    return all(getattr(loss_class(part.strip()), "kind") == "logit" for part in loss.split("+"))  # noqa: B009
+    return loss_kinds(loss) == {"logit"}

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from hf_mlcl.losses import loss_class
+from hf_mlcl.losses import on_logits_only
 from hf_mlcl.study.paper import SOURCE, paper_value
 from hf_mlcl.study.significance import Comparison, Flags, Scores, compare
 from hf_mlcl.study.specification import Study
@@ -354,7 +354,7 @@ def _number(value: float, metric: Metric) -> str:
 def _group(loss: str) -> str:
     if "+" in loss:
         return GROUPS[2]
-    return GROUPS[0] if getattr(loss_class(loss), "kind", None) == "logit" else GROUPS[1]
+    return GROUPS[0] if on_logits_only(loss) else GROUPS[1]
 
 
 def _without_idle_levels(columns: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:

@@ -363,13 +363,12 @@ class _Reader:
         raise self.error(where, f"there is no {what} {key!r}. Nearest: {listed}.")
 
     def _kind_of(self, loss: str, name: str) -> str:
-        from hf_mlcl.losses import loss_class
+        from hf_mlcl.losses import on_logits_only
 
         try:
-            kinds = {getattr(loss_class(part.strip()), "kind", None) for part in loss.split("+")}
+            return "logit" if on_logits_only(loss) else "contrastive"
         except ValueError as error:
             raise self.error(f"losses.{name}", str(error)) from error
-        return "contrastive" if "contrastive" in kinds else "logit"
 
     def _check_loss(self, arguments: Mapping[str, Any], where: str) -> None:
         from hf_mlcl.losses import build_loss

@@ -36,5 +36,5 @@ def run(
     done = subprocess.run(
         [sys.executable, "-c", code, *map(str, arguments)], env=variables, capture_output=True, text=True, cwd=cwd
     )
-    assert not check or done.returncode == 0, done.stderr[-4000:]
+    assert not check or done.returncode == 0, done.stderr[-9000:]
     return done

@@ -309,7 +309,7 @@ def test_several_ranks_write_one_card_and_push_once(server, tmp_path):
     variables["PYTHONPATH"] = os.pathsep.join([str(SOURCE), str(worker.parents[1])])
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
     done = subprocess.run([*command, str(worker), str(tmp_path / "run")], env=variables, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-4000:]
+    assert done.returncode == 0, done.stderr[-9000:]
     repository = server.repositories["model", f"{USER}/ranks"]
     assert repository.messages == ["initial commit", "End of training"]
     assert {

@@ -11,6 +11,7 @@ import tempfile
 
 import torch
 import torch.distributed as dist
+from accelerate import PartialState
 from transformers import TrainerCallback
 
 from hf_mlcl import ContrastiveMultiLabelTrainer, ContrastiveTrainingArguments
@@ -90,6 +91,7 @@ def main(output: str, global_batch: int) -> None:
     results = {name: run(case, global_batch, ranks) for name, case in CASES.items()}
     if not dist.is_initialized() or dist.get_rank() == 0:
         torch.save(results, output)
+    PartialState().destroy_process_group()
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import torch
+from accelerate import PartialState
 from datasets import Dataset
 
 from hf_mlcl import ContrastiveMultiLabelTrainer, ContrastiveTrainingArguments
@@ -32,6 +33,7 @@ def main(folder: Path) -> None:
         result = trainer.linear_evaluate(rows, rows, config=config, cache_dir=cache)
     if rank == ranks - 1:
         torch.save(result.weight, folder / f"{ranks}.pt")
+    PartialState().destroy_process_group()
 
 
 def stack(rows: list[dict]) -> dict:

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import torch
+from accelerate import PartialState
 from transformers import TrainerCallback
 from transformers.trainer_utils import get_last_checkpoint
 
@@ -51,6 +52,7 @@ def main(kind: str, folder: str, die_at: int) -> None:
     trainer.train(resume_from_checkpoint=last)
     if trainer.is_world_process_zero():
         torch.save(trainer.model.state_dict(), Path(folder) / "final.pt")
+    PartialState().destroy_process_group()
 
 
 if __name__ == "__main__":

@@ -26,13 +26,13 @@ def train(kind, folder, die_at):
 @pytest.mark.parametrize("kind", ["text", "vision", pytest.param("ranks", marks=pytest.mark.distributed)])
 def test_killed_at_a_random_step_and_resumed_it_ends_with_the_same_weights(kind, tmp_path):
     whole = train(kind, tmp_path / "whole", -1)
-    assert whole.returncode == 0, whole.stderr[-2000:]
+    assert whole.returncode == 0, whole.stderr[-9000:]
     step = random.randint(5, 14)  # after the first checkpoint, within 15 steps
     killed = train(kind, tmp_path / "killed", step)
     assert killed.returncode == (1 if kind == "ranks" else -signal.SIGKILL)  # torchrun tells of it by exiting with 1
     assert not (tmp_path / "killed" / "final.pt").exists()
     resumed = train(kind, tmp_path / "killed", -1)
-    assert resumed.returncode == 0, resumed.stderr[-2000:]
+    assert resumed.returncode == 0, resumed.stderr[-9000:]
     expected, got = (torch.load(tmp_path / name / "final.pt") for name in ("whole", "killed"))
     assert expected.keys() == got.keys()
     for name, weights in expected.items():

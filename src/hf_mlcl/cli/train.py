@@ -26,6 +26,8 @@ def run(data: str, settings: Mapping[str, Any], further: Sequence[str], check: b
         check: Whether to stop once everything has been shown.
         as_json: Whether to print the result as JSON.
     """
+    from accelerate import PartialState
+
     from hf_mlcl.data.registry import list_corpora
     from hf_mlcl.experiments.parsing import build_experiment, parse_settings
     from hf_mlcl.experiments.recipe import study_recipe
@@ -65,6 +67,7 @@ def run(data: str, settings: Mapping[str, Any], further: Sequence[str], check: b
     if check:
         return
     result = run_experiment(experiment, training, splits, quiet=as_json)
+    PartialState().destroy_process_group()  # a rank that leaves without it may crash on its way out
     if training.process_index > 0:
         return
     if as_json:

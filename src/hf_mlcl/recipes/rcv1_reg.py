@@ -7,6 +7,8 @@
 Every argument of the training can be set; --help lists them. A tuple holds what the study tried: the first is used.
 """
 
+from accelerate import PartialState
+
 from hf_mlcl.experiments import Recipe, parse_experiment, print_summary, run_experiment
 
 RECIPE = Recipe(
@@ -52,3 +54,4 @@ if __name__ == "__main__":
     experiment, training = parse_experiment(RECIPE, description=__doc__)
     result = run_experiment(experiment, training)  # train, linear evaluation (losses on logits: directly), save
     print_summary(result)
+    PartialState().destroy_process_group()  # a rank that leaves without it may crash on its way out

@@ -4,6 +4,8 @@ python recipes/toy_text_reg.py
 python recipes/toy_text_reg.py --loss zlpr --num_train_epochs 20
 """
 
+from accelerate import PartialState
+
 from hf_mlcl.experiments import Recipe, parse_experiment, print_summary, run_experiment
 
 RECIPE = Recipe(
@@ -29,3 +31,4 @@ if __name__ == "__main__":
     experiment, training = parse_experiment(RECIPE, description=__doc__)
     result = run_experiment(experiment, training)  # train, linear evaluation (losses on logits: directly), save
     print_summary(result)
+    PartialState().destroy_process_group()  # a rank that leaves without it may crash on its way out

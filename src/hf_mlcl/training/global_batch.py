@@ -19,7 +19,6 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.nn.functional import all_gather
 
 from hf_mlcl.losses import ContrastiveLoss, JoinedLoss, LossParts
 
@@ -77,11 +76,24 @@ def gather_rows(tensor: Tensor) -> Tensor:
     """The rows of all ranks in their order; gradients flow back to where the rows came from."""
     if world_size() == 1:
         return tensor
-    if tensor.requires_grad:
-        return torch.cat(all_gather(tensor.contiguous()))  # type: ignore[no-untyped-call]
-    gathered = [torch.empty_like(tensor) for _ in range(world_size())]
-    dist.all_gather(gathered, tensor.contiguous())
-    return torch.cat(gathered)
+    gathered: Tensor = _GatherRows.apply(tensor)
+    return gathered
+
+
+class _GatherRows(torch.autograd.Function):
+    """The same number of rows from each rank. A row's gradient is the sum of what all ranks computed for it."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor) -> Tensor:
+        gathered = rows.new_empty((world_size() * len(rows), *rows.shape[1:]))
+        dist.all_gather_into_tensor(gathered, rows.contiguous())
+        return gathered
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        own = gradient.new_empty((len(gradient) // world_size(), *gradient.shape[1:]))
+        dist.reduce_scatter_tensor(own, gradient.contiguous())
+        return own
 
 
 def _weighted_parts(loss: nn.Module) -> Iterator[tuple[str, float, Any]]:

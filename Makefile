@@ -23,7 +23,7 @@ demo: $(INSTALLED) ## Compare four losses on a built-in corpus: table, picture, 
 	$(BIN)/hf-mlcl demo
 
 test: lint ## Lint, type-check and run the tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
 lint: $(INSTALLED) ## Check style (ruff) and types (mypy)
 	$(BIN)/ruff check .

@@ -164,7 +164,7 @@ def test_what_fails_ends_with_code_1_and_says_why(hf_mlcl, arguments, message, t
 
 
 def test_the_version_is_told(hf_mlcl):
-    from hf_mlcl.cli.doctor import installed_version
+    from hf_mlcl.versions import installed_version
 
     assert hf_mlcl("--version").stdout.startswith(installed_version("hf-mlcl") or "unknown")
 

@@ -56,7 +56,7 @@ def _options(
     version: Annotated[bool, typer.Option("--version", help="Print the version and stop.", is_eager=True)] = False,
 ) -> None:
     if version:
-        from hf_mlcl.cli.doctor import installed_version
+        from hf_mlcl.versions import installed_version
 
         print(installed_version("hf-mlcl") or "unknown: the package is used without being installed")
         raise typer.Exit

@@ -12,6 +12,7 @@ from typing import Any
 import typer
 
 from hf_mlcl.cli.output import print_json, print_table
+from hf_mlcl.versions import installed_version
 
 NEEDED = ("torch", "torchvision", "transformers", "datasets", "accelerate", "timm", "scikit-learn", "huggingface_hub")
 OPTIONAL = {
@@ -64,14 +65,6 @@ def _requirements() -> list[str]:
         return importlib.metadata.requires("hf-mlcl") or []
     except importlib.metadata.PackageNotFoundError:  # used from its folder, without being installed
         return []
-
-
-def installed_version(name: str) -> str | None:
-    """The version of an installed package, if it is."""
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return None
 
 
 def _number(version: str) -> Any:

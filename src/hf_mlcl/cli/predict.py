@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy as np
 
 from hf_mlcl.cli.libraries import quiet_libraries
 from hf_mlcl.cli.output import print_json, print_table, say
+from hf_mlcl.files import whole_file
 
 LONGEST = 60
 """Characters of a text that a table shows."""
@@ -145,11 +145,9 @@ def _write_csv(
     output: str, found: Sequence[dict[str, Any]], names: Sequence[str], probabilities: Any, decisions: Any
 ) -> None:
     """Write the whole file or none of it."""
-    draft = f"{output}.part"
-    with open(draft, "w", newline="", encoding="utf-8") as file:
+    with whole_file(output) as draft, draft.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(["input", "labels", *names])
         for one, row, decided in zip(found, probabilities, decisions, strict=True):
             labels = "|".join(name for name, is_chosen in zip(names, decided, strict=True) if is_chosen)
             writer.writerow([one["input"], labels, *(f"{value:.6f}" for value in row)])
-    os.replace(draft, output)

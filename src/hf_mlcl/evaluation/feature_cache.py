@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
+
+from hf_mlcl.files import whole_file
 
 FORMAT = "1"
 """Part of every key: raised when files of older versions must not be read any more."""
@@ -100,15 +101,9 @@ class FeatureCache:
     def save(self, key: str, tensors: Mapping[str, Tensor]) -> Path:
         """Store `tensors` under `key`."""
         path = self.path(key)
-        self.folder.mkdir(parents=True, exist_ok=True)
         stored = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-        handle, temporary = tempfile.mkstemp(dir=self.folder, prefix=f".{key}.", suffix=".part")
-        os.close(handle)
-        try:
-            save_file(stored, temporary, metadata={"key": key, "checksum": _checksum(stored)})
-            os.replace(temporary, path)
-        finally:
-            Path(temporary).unlink(missing_ok=True)
+        with whole_file(path) as draft:
+            save_file(stored, draft, metadata={"key": key, "checksum": _checksum(stored)})
         return path
 
     def get_or_compute(self, key: str, compute: Callable[[], Mapping[str, Tensor]]) -> dict[str, Tensor]:

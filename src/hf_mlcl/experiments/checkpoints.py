@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ from transformers import TrainerCallback
 from transformers.trainer_utils import get_last_checkpoint
 
 from hf_mlcl.experiments.arguments import ExperimentArguments
+from hf_mlcl.files import whole_file
 from hf_mlcl.training import ContrastiveTrainingArguments
 
 
@@ -98,19 +98,16 @@ class StatisticsInCheckpoints(TrainerCallback):  # type: ignore[misc]
         """Take up the sums of the checkpoint, where it has those of as many ranks."""
         file = _statistics_file(self.checkpoint, args) if self.checkpoint else None
         if file is not None and file.is_file():
-            sums = torch.load(
-                file, map_location="cpu", weights_only=True
-            )  # it cannot restore to cpu:0, a rank's device
+            # To the CPU first: torch cannot restore to cpu:0, a rank's device.
+            sums = torch.load(file, map_location="cpu", weights_only=True)
             vars(self.statistics).update(send_to_device(sums, args.device))
 
     def on_save(self, args: ContrastiveTrainingArguments, state: Any, *_: Any, **__: Any) -> None:
         """Write this rank's sums, whole or not at all."""
         folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
         if folder.is_dir():
-            file = _statistics_file(folder, args)
-            draft = file.with_suffix(".part")
-            torch.save(dict(vars(self.statistics)), draft)
-            os.replace(draft, file)
+            with whole_file(_statistics_file(folder, args)) as draft:
+                torch.save(dict(vars(self.statistics)), draft)
 
 
 def _statistics_file(checkpoint: str | Path, args: ContrastiveTrainingArguments) -> Path:

@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from hf_mlcl.files import whole_file
+
 DECISIONS_FILE = "test_decisions.npz"
 
 Flags = npt.NDArray[np.bool_]
@@ -32,10 +34,8 @@ def save_decisions(folder: str | os.PathLike[str], labels: npt.ArrayLike, decisi
     truth, chosen = np.asarray(labels, dtype=bool), np.asarray(decisions, dtype=bool)
     if truth.ndim != 2 or truth.shape != chosen.shape:
         raise ValueError(f"labels and decisions must be two matrices of one shape; got {truth.shape}, {chosen.shape}.")
-    target = Path(folder) / DECISIONS_FILE
-    draft = target.with_suffix(".part.npz")
-    np.savez_compressed(draft, shape=truth.shape, labels=np.packbits(truth), decisions=np.packbits(chosen))
-    os.replace(draft, target)
+    with whole_file(Path(folder) / DECISIONS_FILE) as draft, draft.open("wb") as file:
+        np.savez_compressed(file, shape=truth.shape, labels=np.packbits(truth), decisions=np.packbits(chosen))
 
 
 def load_decisions(folder: str | os.PathLike[str]) -> tuple[Flags, Flags]:

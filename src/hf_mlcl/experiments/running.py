@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.metadata
 import json
 import os
 import shutil
@@ -30,10 +29,12 @@ from hf_mlcl.experiments.checkpoints import StatisticsInCheckpoints, starting_ch
 from hf_mlcl.experiments.decisions import save_decisions
 from hf_mlcl.experiments.inputs import Inputs, load_data, prepare_inputs
 from hf_mlcl.experiments.prediction import SINGLE_LABEL
+from hf_mlcl.files import whole_file
 from hf_mlcl.hub import ModelReport, SplitScores, push_folder, write_model_card
 from hf_mlcl.metrics import compute_single_label_metrics, decide, f1, multilabel_metrics, sigmoid
 from hf_mlcl.training import ContrastiveTrainingArguments
 from hf_mlcl.training.report import training_report
+from hf_mlcl.versions import library_versions
 
 Array = npt.NDArray[np.float32]
 FeaturesAndLabels = tuple[Array, Array]
@@ -67,10 +68,9 @@ class ExperimentResult:
 
     def save(self) -> None:
         """Write ``metrics.json``, whole or not at all."""
-        target = self.folder / METRICS_FILE
-        draft = target.with_suffix(".json.part")
-        draft.write_text(json.dumps({**dataclasses.asdict(self), "folder": str(self.folder)}, indent=1, default=str))
-        os.replace(draft, target)
+        content = json.dumps({**dataclasses.asdict(self), "folder": str(self.folder)}, indent=1, default=str)
+        with whole_file(self.folder / METRICS_FILE) as draft:
+            draft.write_text(content)
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> ExperimentResult:
@@ -147,7 +147,7 @@ def run_experiment(
         seconds={name: round(value, 2) for name, value in seconds.items()},
         folder=Path(training.output_dir),
         settings=_settings(experiment, training),
-        versions=_versions(),
+        versions=library_versions(),
     )
     if trainer.is_world_process_zero():
         _save_model(trainer.model, inputs.processor, result.folder / "encoder")
@@ -330,16 +330,3 @@ def _prr(trainer: ContrastiveMultiLabelTrainer) -> dict[str, float]:
 def _settings(experiment: ExperimentArguments, training: ContrastiveTrainingArguments) -> dict[str, Any]:
     chosen = {**training.to_dict(), **dataclasses.asdict(experiment)}
     return {name: value for name, value in chosen.items() if "token" not in name}
-
-
-def _versions() -> dict[str, str]:
-    names = ("hf-mlcl", "torch", "transformers", "datasets", "accelerate", "timm")
-    return {name: importlib.metadata.version(name) for name in names if _installed(name)}
-
-
-def _installed(name: str) -> bool:
-    try:
-        importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return False
-    return True

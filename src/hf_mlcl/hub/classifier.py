@@ -24,8 +24,8 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoModelForSequenceClassification, TimmWrapperConfig
 
+from hf_mlcl.files import staged
 from hf_mlcl.hub.encoder import save_timm, save_tokenizer
-from hf_mlcl.hub.staging import staged
 from hf_mlcl.models import MLCLForImageClassification, MLCLForSequenceClassification, MLCLModel
 from hf_mlcl.models.backbones import feature_size
 

@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor
 from transformers import TimmWrapperConfig
 
-from hf_mlcl.hub.staging import staged
+from hf_mlcl.files import staged
 from hf_mlcl.models import FeatureBackbone, MLCLModel
 from hf_mlcl.models.backbones import feature_size
 

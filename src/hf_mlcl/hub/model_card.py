@@ -15,8 +15,8 @@ import numpy as np
 from huggingface_hub import EvalResultEntry, ModelCardData, eval_result_entries_to_yaml
 from huggingface_hub.utils import yaml_dump  # type: ignore[attr-defined]
 
+from hf_mlcl.files import staged
 from hf_mlcl.hub.report import LossFacts, ModelReport
-from hf_mlcl.hub.staging import staged
 from hf_mlcl.hub.uses import Contents, look_into, uses
 
 logger = logging.getLogger(__name__)

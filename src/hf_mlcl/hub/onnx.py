@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from hf_mlcl.files import staged
 from hf_mlcl.hub.classifier import image_shape
-from hf_mlcl.hub.staging import staged
 from hf_mlcl.models import MLCLForImageClassification, MLCLForSequenceClassification, MLCLModel
 from hf_mlcl.models.backbones import represent
 

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hf_mlcl.hub.staging import staged
+from hf_mlcl.files import staged
 
 if TYPE_CHECKING:
     from huggingface_hub import CommitInfo

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from pathlib import Path
 
 import torch
@@ -12,6 +11,7 @@ from torch.nn import functional as F
 
 from hf_mlcl.evaluation.analysis import Neighbours
 from hf_mlcl.evaluation.inputs import as_features
+from hf_mlcl.files import whole_file
 from hf_mlcl.metrics._arrays import ArrayLike
 
 TILE_ROWS = 16_384
@@ -71,15 +71,8 @@ class ExampleIndex:
         """Write the index to a safetensors file, all of it or nothing."""
         from safetensors.torch import save_file
 
-        target = Path(path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=target.parent, suffix=".tmp")
-        os.close(handle)
-        try:
-            save_file({"features": self.features.contiguous()}, temporary, {"format": "pt"})
-            os.replace(temporary, target)
-        finally:
-            Path(temporary).unlink(missing_ok=True)
+        with whole_file(path) as draft:
+            save_file({"features": self.features.contiguous()}, draft, {"format": "pt"})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> ExampleIndex:

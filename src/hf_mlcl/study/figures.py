@@ -17,6 +17,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from hf_mlcl.evaluation.figures import PALETTE, draw_prr
+from hf_mlcl.files import whole_file
 from hf_mlcl.study.cost import split_sizes
 from hf_mlcl.study.report import METRICS, corpus_title, metric_title
 from hf_mlcl.study.specification import Study
@@ -173,7 +174,6 @@ def save_figures(
     done = finished(study_table(study) if table is None else table)
     drawn: dict[str, Path] = {}
     missing: dict[str, str] = {}
-    Path(folder).mkdir(parents=True, exist_ok=True)
     for name in names or FIGURES:
         _, draw, needs = FIGURES[name]
         figure = None if done.empty else draw(done, study.report.select_by)
@@ -181,9 +181,8 @@ def save_figures(
             missing[name] = needs
             continue
         drawn[name] = Path(folder) / f"{name}.{suffix}"
-        draft = drawn[name].with_name(f".{name}.part.{suffix}")
-        figure.savefig(draft, dpi=150)
-        os.replace(draft, drawn[name])
+        with whole_file(drawn[name]) as draft:
+            figure.savefig(draft, dpi=150, format=suffix)
     return drawn, missing
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pandas as pd
 from filelock import FileLock
 
+from hf_mlcl.files import whole_file
 from hf_mlcl.study.figures import FIGURES, save_figures
 from hf_mlcl.study.rendering import html_page, html_picture, to_html, to_latex, to_markdown
 from hf_mlcl.study.report import ReportTable, report_tables, space_tables
@@ -51,9 +51,8 @@ def _write(study: Study, table: pd.DataFrame, per: str) -> list[Path]:
     }
     for name, text in texts.items():
         path = study.output_dir / name
-        draft = path.with_name(f".{name}.part")
-        draft.write_text(text, encoding="utf-8")
-        os.replace(draft, path)
+        with whole_file(path) as draft:
+            draft.write_text(text, encoding="utf-8")
         paths.append(path)
     return [*paths, *pictures.values()]
 

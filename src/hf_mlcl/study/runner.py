@@ -20,7 +20,6 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -29,22 +28,12 @@ from filelock import FileLock
 from hf_mlcl.study.execution import run_experiment_of
 from hf_mlcl.study.specification import Run, Study
 from hf_mlcl.study.worklist import HEARTBEAT_SECONDS, LEASE_SECONDS, Claim, RunStatus, Worker, WorkList, write_json
+from hf_mlcl.versions import library_versions
 
 Runner = Callable[[Run, Path], Mapping[str, Any]]
 """Does a run in a folder of its own, where it may find what an interrupted attempt left, and returns ``metrics``,
 ``seconds`` (mappings from names to numbers) and, if it likes, ``settings``."""
 
-LIBRARIES = (
-    "hf-mlcl",
-    "torch",
-    "torchvision",
-    "transformers",
-    "datasets",
-    "accelerate",
-    "timm",
-    "numpy",
-    "scikit-learn",
-)
 FORCED_END_SECONDS = 15.0
 
 
@@ -258,7 +247,7 @@ def _run_and_record(claim: Claim, runner: Runner) -> None:
         "started": begun,
         "finished": time.time(),
         "attempt": claim.attempt,
-        "versions": versions(),
+        "versions": library_versions(),
         "machine": machine(),
     }
     write_json(claim.folder / "result.json", result)
@@ -278,22 +267,6 @@ def _end_with_parent() -> None:
     if parent is not None:
         parent.join()
         os._exit(1)
-
-
-def versions() -> dict[str, str]:
-    """Versions of Python and of the libraries that a result depends on.
-
-    Examples:
-        >>> sorted(versions())[-2:]
-        ['torchvision', 'transformers']
-    """
-    found = {"python": platform.python_version()}
-    for name in LIBRARIES:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            found[name] = "not installed"
-    return found
 
 
 def machine() -> dict[str, str]:

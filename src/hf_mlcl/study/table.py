@@ -11,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 
+from hf_mlcl.files import whole_file
 from hf_mlcl.study.specification import Study
 from hf_mlcl.study.worklist import RunStatus, WorkList, read_json
 
@@ -53,9 +54,8 @@ def save_table(table: pd.DataFrame, folder: str | os.PathLike[str]) -> list[Path
     paths = []
     for suffix, write in ((".parquet", uniform.to_parquet), (".csv", uniform.to_csv)):
         path = Path(folder) / f"runs{suffix}"
-        draft = path.with_name(f".{path.name}.part")
-        write(draft, index=False)
-        os.replace(draft, path)
+        with whole_file(path) as draft:
+            write(draft, index=False)
         paths.append(path)
     return paths
 

@@ -36,6 +36,7 @@ from typing import Any, Literal
 
 import psutil
 
+from hf_mlcl.files import whole_file
 from hf_mlcl.study.specification import ReportOptions, Run, Study, StudyError
 
 LEASE_SECONDS = 600.0
@@ -47,16 +48,8 @@ Ending = Literal["finished", "failed", "interrupted"]
 
 def write_json(path: Path, data: Any) -> None:
     """Write a file whole or not at all."""
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(data, file, indent=1, default=str)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    with whole_file(path) as draft:
+        draft.write_text(json.dumps(data, indent=1, default=str), encoding="utf-8")
 
 
 def read_json(path: Path) -> Any:

@@ -10,7 +10,6 @@ import platform
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +22,7 @@ from hf_mlcl.hub.report import DataFacts, LossFacts, ModelReport, SplitScores, c
 from hf_mlcl.losses import CrossEntropyLoss, JoinedLoss
 from hf_mlcl.metrics import sigmoid
 from hf_mlcl.training.rows import evenly, label_ids
+from hf_mlcl.versions import library_versions
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -79,7 +79,7 @@ def training_report(
         hardware=_hardware(args),
         seconds=_seconds(state.log_history),
         energy=_energy(args.output_dir),
-        versions=_versions(),
+        versions=library_versions(),
         prototypes=bool(
             getattr(trainer.loss, "uses_prototypes", any(_kind(x) == "contrastive" for x in losses.values()))
         ),
@@ -259,16 +259,6 @@ def _energy(folder: str) -> dict[str, float]:
         rows = list(csv.DictReader(file))
     names = {"energy_consumed": "energy (kWh)", "emissions": "emissions (kg CO2)"}
     return {title: float(rows[-1][key]) for key, title in names.items() if rows and rows[-1].get(key)}
-
-
-def _versions() -> dict[str, str]:
-    found = {}
-    for name in ("hf-mlcl", "torch", "transformers", "datasets", "timm"):
-        try:
-            found[name] = metadata.version(name).split("+")[0]
-        except metadata.PackageNotFoundError:  # run from a checkout
-            continue
-    return found
 
 
 # Pictures -------------------------------------------------------------------------------------------------------------

@@ -1,13 +1,40 @@
-"""Files that are put into a folder only when all of them could be made."""
+"""Files that appear whole or not at all, whenever a process is interrupted."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import tempfile
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+
+@contextmanager
+def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """A draft that becomes `path` when the block ends without an error, and is removed when it does not.
+
+    Drafts of several processes have different names, so that the last one wins with all of its file. They are hidden
+    and end in ``.part``, so that no pattern takes a draft for the file itself.
+
+    Examples:
+        >>> with tempfile.TemporaryDirectory() as where:
+        ...     with whole_file(Path(where) / "metrics.json") as draft:
+        ...         _ = draft.write_text("{}")
+        ...     [path.name for path in Path(where).iterdir()]
+        ['metrics.json']
+    """
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    draft = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
+    try:
+        yield draft
+        with draft.open("rb+") as written:
+            os.fsync(written.fileno())  # a machine that loses power must not know the name without the content
+        os.replace(draft, target)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Files that are put into a folder only when all of them could be made."""
+"""Files that appear whole or not at all."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hf_mlcl.hub.staging import staged
+from hf_mlcl.files import staged, whole_file
 
 
 def test_a_folder_that_is_there_needs_no_place_beside_it(tmp_path):
@@ -48,3 +48,35 @@ def test_an_error_leaves_everything_as_it_was(tmp_path, exists):
         interrupted()
     assert [path.name for path in tmp_path.rglob("*")] == (["model", "a"] if exists else [])
     assert not exists or (folder / "a").read_text() == "old"
+
+
+def write_and_fail(path, error):
+    with whole_file(path) as draft:
+        draft.write_text("half of")
+        raise error
+
+
+@pytest.mark.parametrize("error", [OSError("disk full"), KeyboardInterrupt()])
+def test_a_file_that_could_not_be_written_is_the_old_one_and_no_draft_stays(tmp_path, error):
+    path = tmp_path / "metrics.json"
+    path.write_text("old")
+    with pytest.raises(type(error)):
+        write_and_fail(path, error)
+    assert {each.name: each.read_text() for each in tmp_path.iterdir()} == {"metrics.json": "old"}
+
+
+def test_of_two_who_write_at_once_the_last_wins_with_all_of_its_file(tmp_path):
+    path = tmp_path / "new folder" / "metrics.json"
+    with whole_file(path) as first, whole_file(path) as second:
+        first.write_text("first")
+        second.write_text("second")
+        assert not list(path.parent.glob("*.json"))
+    assert path.read_text() == "first"  # which leaves its block last
+    assert [each.name for each in path.parent.iterdir()] == ["metrics.json"]
+
+
+def test_a_file_has_the_rights_of_any_other(tmp_path):
+    (tmp_path / "plain").write_text("")
+    with whole_file(tmp_path / "whole") as draft:
+        draft.write_text("")
+    assert (tmp_path / "whole").stat().st_mode == (tmp_path / "plain").stat().st_mode

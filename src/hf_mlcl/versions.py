@@ -1,0 +1,36 @@
+"""Versions of the libraries that a result depends on."""
+
+from __future__ import annotations
+
+import platform
+from importlib import metadata
+
+LIBRARIES = (
+    "torch",
+    "torchvision",
+    "transformers",
+    "datasets",
+    "accelerate",
+    "timm",
+    "numpy",
+    "scikit-learn",
+)
+
+
+def library_versions() -> dict[str, str]:
+    """Versions of Python, of this package and of those `LIBRARIES` that are installed.
+
+    Examples:
+        >>> sorted(library_versions())[-2:]
+        ['torchvision', 'transformers']
+    """
+    own = {"python": platform.python_version(), "hf-mlcl": installed_version("hf-mlcl") or "not installed"}
+    return own | {name: version for name in LIBRARIES if (version := installed_version(name))}
+
+
+def installed_version(name: str) -> str | None:
+    """The version of an installed package; None where there is none, as for a package that is used from its folder."""
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None

@@ -39,6 +39,8 @@ def test_encoding_is_the_inverse_of_reading_off_the_ones(rows):
         ([["joy"]], 3, "has 'joy' in column 'tags', expected the id of a label"),
         ([[0.5]], 3, "has 0.5 in column 'tags'"),
         ([[True]], 3, "has True in column 'tags'"),
+        ([[0, 0, 1, 0]], 3, "these are no ids, since one occurs twice, and no multi-hot row"),
+        ([[0, 0]], 2, "these are no ids, since one occurs twice, and no multi-hot row"),
         ([2], 3, "has 2 in column 'tags', expected a list of labels"),
         (["joy"], ["joy"], "has 'joy' in column 'tags', expected a list of labels"),
     ],
@@ -46,6 +48,14 @@ def test_encoding_is_the_inverse_of_reading_off_the_ones(rows):
 def test_a_wrong_label_is_named_with_its_example_and_column(labels, classes, reason):
     with pytest.raises(ValueError, match=reason):
         encode_labels(labels, classes, "tags")
+
+
+@pytest.mark.parametrize("kind", [int, float, bool])
+@pytest.mark.parametrize("make", [list, np.array, torch.tensor])
+@given(matrix=st.lists(st.lists(st.integers(0, 1), min_size=4, max_size=4), min_size=1, max_size=9))
+def test_multi_hot_rows_of_any_type_are_kept_as_they_are(kind, make, matrix):
+    rows = [make([kind(value) for value in row]) for row in matrix]
+    assert encode_labels(rows, 4).tolist() == matrix
 
 
 def test_ids_may_be_tensors_and_numpy_integers():

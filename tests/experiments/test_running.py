@@ -144,6 +144,27 @@ def test_a_single_label_classifier_decides_as_it_was_judged(loss, tmp_path):
     assert right.mean() == pytest.approx(result.metrics["test_accuracy"])
 
 
+def test_without_a_card_everything_else_is_there(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(running, "write_model_card", fail)
+    result = run(tmp_path / "cardless", max_steps=1)
+    assert ExperimentResult.load(result.folder).metrics == result.metrics
+    assert Predictor(result.folder).probabilities(["a text"]).shape == (1, 28)
+    assert "The classifier has no model card, since it could not be written: no card today" in caplog.text
+
+
+def fail(*_):
+    raise ValueError("no card today")
+
+
+def test_data_whose_name_is_no_hub_id_have_a_card(tmp_path):
+    rows = load_corpus("toy_text")
+    chosen = {**QUICK, "output_dir": str(tmp_path / "lab"), "max_steps": 1}
+    experiment, training = build_experiment(study_recipe("toy_text"), chosen)
+    experiment.corpus = "my lab/news"
+    run_experiment(experiment, training, rows, quiet=True)
+    assert "my lab/news" in (tmp_path / "lab" / "classifier" / "README.md").read_text()
+
+
 def test_the_ratio_of_the_last_log_is_reported():
     class Statistics:
         def flush(self):

@@ -12,6 +12,7 @@ import tempfile
 import torch
 import torch.distributed as dist
 from accelerate import PartialState
+from torch.utils.data import IterableDataset
 from transformers import TrainerCallback
 
 from hf_mlcl import ContrastiveMultiLabelTrainer, ContrastiveTrainingArguments
@@ -32,6 +33,8 @@ CASES = {
     "reg, dropout by row": {"loss": "reg", "dropout_by_row": True},
     "reg, dropout by row, in chunks": {"loss": "reg", "dropout_by_row": True, "embedding_chunk_size": 2},
     "reg, accumulated": {"loss": "reg", "gradient_accumulation_steps": 2},
+    "reg, scored before": {"loss": "reg"},
+    "reg, a stream": {"loss": "reg", "max_steps": 3},
 }
 
 
@@ -48,7 +51,15 @@ class Recorder(TrainerCallback):
             self.logs.append(logs)
 
 
-def run(case: dict, global_batch: int, ranks: int) -> dict:
+class Stream(IterableDataset):
+    def __init__(self, rows: list) -> None:
+        self.rows = rows
+
+    def __iter__(self):
+        return iter(self.rows)
+
+
+def run(name: str, global_batch: int, ranks: int) -> dict:
     recorder = Recorder()
     with tempfile.TemporaryDirectory() as folder:
         args = ContrastiveTrainingArguments(
@@ -65,16 +76,19 @@ def run(case: dict, global_batch: int, ranks: int) -> dict:
             report_to="none",
             disable_tqdm=True,
             use_cpu=True,
-            **case,
+            **CASES[name],
         )
         rows = text_rows(ROWS)
         trainer = ContrastiveMultiLabelTrainer(
             text_model(dropout=0.3 if args.dropout_by_row else 0.0),
             args,
-            train_dataset=rows,
+            train_dataset=Stream(rows) if name.endswith("stream") else rows,
             eval_dataset=rows,
             callbacks=[recorder],
         )
+        if name.endswith("scored before"):
+            trainer.extract_features(rows)
+            trainer.evaluate()
         trainer.train()
         evaluation = trainer.evaluate()
         features = trainer.extract_features(rows)
@@ -88,7 +102,7 @@ def run(case: dict, global_batch: int, ranks: int) -> dict:
 
 def main(output: str, global_batch: int) -> None:
     ranks = int(os.environ.get("WORLD_SIZE", "1"))
-    results = {name: run(case, global_batch, ranks) for name, case in CASES.items()}
+    results = {name: run(name, global_batch, ranks) for name in CASES}
     if not dist.is_initialized() or dist.get_rank() == 0:
         torch.save(results, output)
     PartialState().destroy_process_group()

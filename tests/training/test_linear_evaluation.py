@@ -229,6 +229,40 @@ class TestAugmentedPasses:
             trainer.linear_evaluate(data, data, config=GRID, augmented_passes=-1)
 
 
+class Cut:
+    """A collator that says nothing about itself."""
+
+    def __init__(self, collator, most):
+        self.collator, self.most = collator, most
+
+    def __call__(self, rows):
+        batch = self.collator(rows)
+        return {name: value if name == "labels" else value[:, : self.most] for name, value in batch.items()}
+
+
+def test_cached_features_are_not_used_once_the_collator_or_the_backbones_settings_change(text_case, tmp_path):
+    trainer, (_, validation, _), *_ = text_case
+    before = trainer.data_collator, trainer.model.backbone.config.num_attention_heads
+    keys = []
+    try:
+        for collator in (Cut(before[0], 2), Cut(before[0], 2), Cut(before[0], 3)):
+            trainer.data_collator = collator
+            trainer._cached_features(validation, tmp_path)
+            keys.append(len(list(tmp_path.iterdir())))
+        trainer.model.backbone.config.num_attention_heads += 1
+        trainer._cached_features(validation, tmp_path)
+        keys.append(len(list(tmp_path.iterdir())))
+    finally:
+        trainer.data_collator, trainer.model.backbone.config.num_attention_heads = before
+    assert keys == [1, 1, 2, 3]
+
+
+def test_data_without_labels_are_named(text_case):
+    trainer, (train, validation, _), *_ = text_case
+    with pytest.raises(ValueError, match="validation has no labels"):
+        trainer.linear_evaluate(train, validation.remove_columns("labels"), config=GRID)
+
+
 @pytest.mark.distributed
 def test_two_ranks_give_the_heads_of_one_process_though_one_of_them_finds_no_features_on_its_disk(tmp_path):
     tests = Path(__file__).parents[1]

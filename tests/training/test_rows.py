@@ -41,14 +41,18 @@ def test_ids_that_look_like_a_multi_hot_row_stay_ids():
     assert label_ids([{"labels": 2}, {"labels": 0}], 3) == [[2], [0]]
 
 
-def test_of_a_single_label_ones_are_multi_hot():
-    assert label_ids([{"labels": [0]}, {"labels": [1]}], 1) == [[], [0]]
+def test_of_one_or_two_labels_integers_are_ids_and_floats_multi_hot():
+    assert label_ids([{"labels": [0, 1]}, {"labels": [0]}], 2) == [[0, 1], [0]]
+    assert label_ids([{"labels": [0.0, 1.0]}, {"labels": [0.0, 0.0]}], 2) == [[1], []]
+    assert label_ids([{"labels": [0.0]}, {"labels": [1.0]}], 1) == [[], [0]]
+    with pytest.raises(ValueError, match="Row 0 of the dataset has the id 1 in column 'labels'"):
+        label_ids([{"labels": [1]}], 1)
 
 
 def test_labels_that_are_neither_are_named():
-    with pytest.raises(ValueError, match=r"Row 1 of the dataset has the labels \[3\], which are neither"):
+    with pytest.raises(ValueError, match="Row 1 of the dataset has the id 3 in column 'labels'"):
         label_ids([{"labels": [0]}, {"labels": [3]}], 3)
-    with pytest.raises(ValueError, match=r"Row 0 of the dataset has the labels \[0, 1, 1\]"):
+    with pytest.raises(ValueError, match=r"Row 0 of the dataset has \[0, 1, 1\] in column 'labels': these are no ids"):
         label_ids([{"labels": [0, 1, 1]}, {"labels": [1, 0, 0]}], 4)
-    with pytest.raises(ValueError, match="has 2 numbers in `labels`, but the model was made for 3 labels"):
+    with pytest.raises(ValueError, match="expected the id of a label, or a zero or a one for each of the 3 labels"):
         label_ids([{"labels": [0.0, 1.0]}], 3)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
+import multiprocessing
 from itertools import chain
 
 import numpy as np
 import pytest
 import torch
+from datasets import Dataset
+from torch.utils.data import IterableDataset
 from transformers import HfArgumentParser, TrainerCallback, TrainingArguments
 
 from hf_mlcl import ContrastiveMultiLabelTrainer, ContrastiveTrainingArguments, MLCLModel, build_loss, register_loss
+from hf_mlcl.data import TextCollator, image_processor, word_tokenizer
 from hf_mlcl.losses import registry
 from training.tiny import image_model, image_rows, text_model, text_rows
 
@@ -33,6 +37,14 @@ def trainer_for(folder, model=None, rows=None, **settings) -> ContrastiveMultiLa
     model = text_model() if model is None else model
     rows = text_rows(48) if rows is None else rows
     return ContrastiveMultiLabelTrainer(model, arguments(folder, **settings), train_dataset=rows, eval_dataset=rows)
+
+
+class Stream(IterableDataset):
+    def __init__(self, rows: list) -> None:
+        self.rows = rows
+
+    def __iter__(self):
+        return iter(self.rows)
 
 
 def logged(trainer, name):
@@ -82,6 +94,33 @@ class TestDefaults:
         (args,) = HfArgumentParser(ContrastiveTrainingArguments).parse_args_into_dataclasses(line)
         assert args.build_loss().beta == 0.5
         assert (args.lr_scheduler_type.value, args.embedding_chunk_size) == ("constant", 8)
+
+    def test_asked_for_the_best_checkpoint_logit_losses_choose_it_by_micro_f1(self, tmp_path):
+        chosen = {"eval_strategy": "epoch", "save_strategy": "epoch", "load_best_model_at_end": True}
+        assert arguments(tmp_path, loss="zlpr", **chosen).metric_for_best_model == "micro_f1"
+        assert arguments(tmp_path, loss="reg", **chosen).metric_for_best_model == "loss"
+
+    @pytest.mark.parametrize(
+        ("chosen", "best"),
+        [
+            ({"save_strategy": "steps", "save_steps": 50, "eval_strategy": "steps", "eval_steps": 10}, True),
+            ({"save_strategy": "steps", "save_steps": 0.1, "eval_strategy": "steps", "eval_steps": 0.1}, True),
+            ({"save_strategy": "best", "eval_strategy": "epoch"}, True),
+            ({"save_strategy": "steps", "save_steps": 50, "eval_strategy": "epoch"}, False),
+            ({"save_strategy": "steps", "save_steps": 50, "eval_strategy": "steps", "eval_steps": 20}, False),
+        ],
+    )
+    @pytest.mark.filterwarnings("ignore:The last checkpoint is kept")
+    def test_settings_of_saving_are_kept_and_the_best_checkpoint_is_taken_where_they_tell_it(
+        self, tmp_path, chosen, best
+    ):
+        args = arguments(tmp_path, loss="zlpr", **chosen)
+        assert {name: getattr(getattr(args, name), "value", getattr(args, name)) for name in chosen} == chosen
+        assert args.load_best_model_at_end == best
+
+    def test_a_best_checkpoint_that_cannot_be_told_is_said_to_be_the_last(self, tmp_path):
+        with pytest.warns(UserWarning, match="last checkpoint is kept and not the best: with save_strategy='steps'"):
+            arguments(tmp_path, loss="zlpr", save_strategy="steps", save_steps=50, eval_strategy="epoch")
 
     def test_the_best_checkpoint_rule_asks_for_nothing_that_the_user_refused(self, tmp_path):
         assert not arguments(tmp_path, loss="zlpr", eval_strategy="epoch", save_strategy="no").load_best_model_at_end
@@ -219,6 +258,57 @@ class TestTraining:
         assert sorted(chain(*first)) == sorted(chain(*second))
         assert first != second
 
+    def test_logs_hold_nothing_of_an_earlier_training(self, tmp_path):
+        trainer = trainer_for(tmp_path, loss="reg", logging_steps=2)
+        trainer.train()  # three steps: the third is in no log
+        trainer.args.loss = "zlpr"
+        trainer.loss = trainer.args.build_loss()
+        trainer._fit_model_to_loss(trainer.model, trainer.args)
+        trainer.state.log_history.clear()
+        trainer.train()
+        assert logged(trainer, "loss")
+        assert not logged(trainer, "prr")
+
+    @pytest.mark.parametrize("by_init", [False, True], ids=["model", "model_init"])
+    def test_with_a_tokenizer_texts_are_padded_and_lists_of_ids_encoded(self, tmp_path, by_init):
+        rows = [{"input_ids": [1] * (3 + n % 3), "labels": [n % 4]} for n in range(16)]
+        given = {"model_init": lambda: text_model()} if by_init else {"model": text_model()}
+        trainer = ContrastiveMultiLabelTrainer(
+            args=arguments(tmp_path), train_dataset=rows, processing_class=word_tokenizer([]), **given
+        )
+        batch = next(iter(trainer.get_train_dataloader()))
+        assert batch["input_ids"].shape == (16, 5)
+        assert batch["labels"].sum(1).tolist() == [1.0] * 16
+
+    def test_an_image_processor_leaves_the_collator_alone(self, tmp_path):
+        rows = image_rows(16)
+        trainer = ContrastiveMultiLabelTrainer(
+            image_model(), arguments(tmp_path, max_steps=1), train_dataset=rows, processing_class=image_processor(16)
+        )
+        assert math.isfinite(trainer.train().training_loss)
+
+    def test_labels_in_a_column_of_another_name_reach_training_and_evaluation(self, tmp_path):
+        rows = Dataset.from_dict(
+            {"input_ids": [[1, 2]] * 16, "topics": [[n % 4] for n in range(16)], "title": ["a"] * 16}
+        )
+        trainer = ContrastiveMultiLabelTrainer(
+            text_model(),
+            arguments(tmp_path, loss="zlpr"),
+            TextCollator(word_tokenizer([]), 4, label_column="topics"),
+            train_dataset=rows,
+            eval_dataset=rows,
+        )
+        trainer.train()
+        assert trainer.evaluate()["eval_micro_f1"] >= 0.0
+
+    def test_a_model_of_another_trainer_trains_in_the_precision_of_this_one(self, tmp_path):
+        model, rows = text_model(), text_rows(16)
+        plain = trainer_for(tmp_path, model, rows).extract_features(rows)
+        half = trainer_for(tmp_path, model, rows, bf16=True)
+        assert 0 < np.abs(half.extract_features(rows) - plain).max() < 0.1
+        half.evaluate()
+        assert np.array_equal(trainer_for(tmp_path, model, rows).extract_features(rows), plain)
+
     def test_a_loss_of_the_users_own_works_by_name(self, tmp_path, monkeypatch):
         monkeypatch.setattr(registry, "_LOSSES", dict(registry._LOSSES))
 
@@ -294,6 +384,31 @@ class TestEvaluation:
         trainer.train()
         assert trainer.evaluate()["eval_probe_mAP"] > before + 0.05
 
+    def test_a_probe_learns_from_the_first_rows_of_a_stream(self, tmp_path):
+        rows = text_rows(48)
+        scores = []
+        for data in (rows, Stream(rows * 2)):
+            args = arguments(tmp_path, eval_probe="ridge", eval_probe_samples=48)
+            trainer = ContrastiveMultiLabelTrainer(text_model(), args, train_dataset=data, eval_dataset=rows)
+            scores.append(trainer.evaluate()["eval_probe_micro_f1"])
+        assert scores[0] == scores[1]
+
+    def test_a_probe_without_training_rows_says_so(self, tmp_path):
+        trainer = ContrastiveMultiLabelTrainer(
+            text_model(), arguments(tmp_path, eval_probe="knn"), eval_dataset=text_rows(16)
+        )
+        with pytest.raises(ValueError, match="eval_probe='knn' learns from train_dataset"):
+            trainer.evaluate()
+
+    def test_evaluations_leave_no_workers_behind(self, tmp_path):
+        settings = {"eval_probe": "knn", "dataloader_num_workers": 1, "dataloader_persistent_workers": True}
+        trainer = trainer_for(tmp_path, **settings)
+        trainer.evaluate()
+        first = len(multiprocessing.active_children())
+        trainer.evaluate()
+        assert len(multiprocessing.active_children()) == first
+        assert trainer.args.dataloader_persistent_workers
+
     def test_features_are_those_of_the_dataset_that_was_given(self, tmp_path):
         rows = text_rows(20)
         trainer = trainer_for(tmp_path, dataloader_persistent_workers=True, dataloader_num_workers=1)
@@ -365,6 +480,10 @@ class TestErrors:
         ]:
             with pytest.raises(ValueError, match=message):
                 arguments(tmp_path, **settings)
+
+    def test_another_key_for_labels_says_where_their_column_is_named(self, tmp_path):
+        with pytest.raises(ValueError, match=r"label_names is \['y'\], but .* label_column"):
+            arguments(tmp_path, label_names=["y"])
 
     def test_other_arguments_and_models_are_refused(self, tmp_path):
         with pytest.raises(ValueError, match="args must be ContrastiveTrainingArguments"):

@@ -1,8 +1,8 @@
-"""Lists of labels as rows of zeros and ones."""
+"""The labels of a row, in any of the forms that data have them in."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 def encode_labels(
     labels: Sequence[Sequence[Any]], classes: int | Sequence[str], column: str = "labels"
 ) -> NDArray[np.float32]:
-    """Turn lists of labels into a multi-hot matrix, and check them while they are still on the CPU.
+    """Turn rows of labels into a multi-hot matrix, and check them while they are still on the CPU.
 
     A wrong id that reaches a GPU surfaces as an assertion in some kernel; here it is named.
 
     Args:
-        labels: For each example its labels, as ids or as names. An empty list is a row of zeros.
+        labels: For each example its labels, in one of the forms that `decode_labels` reads.
         classes: The number of labels, or their names (needed when `labels` holds names).
         column: Name of the column, for the message.
 
@@ -42,29 +42,68 @@ def encode_labels(
     number = classes if isinstance(classes, int) else len(classes)
     encoded = np.zeros((len(labels), number), dtype=np.float32)
     for row, values in enumerate(labels):
-        if isinstance(values, str | bytes) or not hasattr(values, "__iter__"):
-            raise ValueError(
-                f"Example {row} of the batch has {values!r} in column {column!r}, expected a list of labels. Wrap a "
-                f"single label in a list."
-            )
-        for value in values:
-            if names is not None and isinstance(value, str):
-                if value not in names:
-                    raise ValueError(
-                        f"Example {row} of the batch has the label {value!r} in column {column!r}, which is not one of "
-                        f"the {number} known ones. Add it to `classes`, or drop it from the data."
-                    )
-                value = names[value]
-            elif isinstance(value, str | float | bool) or not hasattr(value, "__index__"):
-                raise ValueError(
-                    f"Example {row} of the batch has {value!r} in column {column!r}, expected the id of a label. To "
-                    f"pass names of labels, give the names of all of them as classes."
-                )
-            if not 0 <= value < number:
-                raise ValueError(
-                    f"Example {row} of the batch has the id {value} in column {column!r}, but there are {number} "
-                    f"labels (ids 0 to {number - 1}). Pass the number of labels the data was made with, or map "
-                    f"its ids into this range."
-                )
-            encoded[row, value] = 1.0
+        encoded[row, decode_labels(values, number, names, f"Example {row} of the batch", column)] = 1.0
     return encoded
+
+
+def decode_labels(
+    values: Any, number: int, names: Mapping[str, int] | None = None, row: str = "The row", column: str = "labels"
+) -> list[int]:
+    """The ids of a row's labels.
+
+    Args:
+        values: A list, array or tensor of different ids or names, or a multi-hot row: floats or booleans, one a label.
+            Integers are read as multi-hot where they cannot be ids: as many zeros and ones as there are labels, of
+            which there are at least three.
+        number: How many labels there are.
+        names: The id of each name.
+        row: What to call the row in a message.
+        column: Name of the column, for the message.
+
+    Examples:
+        >>> decode_labels([2, 0], 3), decode_labels([1.0, 0.0, 1.0], 3), decode_labels([1, 0, 1], 3)
+        ([2, 0], [0, 2], [0, 2])
+    """
+    entries = values.tolist() if hasattr(values, "tolist") else values
+    if isinstance(entries, str | bytes) or not hasattr(entries, "__iter__"):
+        raise ValueError(
+            f"{row} has {values!r} in column {column!r}, expected a list of labels. Wrap a single label in a list."
+        )
+    entries = list(entries)
+    if _is_multi_hot(entries, number):
+        return [label for label, one in enumerate(entries) if one]
+    ids = [_checked_id(value, number, names, row, column) for value in entries]
+    if len(set(ids)) < len(ids):
+        raise ValueError(
+            f"{row} has {entries} in column {column!r}: these are no ids, since one occurs twice, and no multi-hot "
+            f"row, which has a zero or a one for each of the {number} labels (as floats, if there are one or two). "
+            f"Give each id once, or as many zeros and ones as there are labels."
+        )
+    return ids
+
+
+def _is_multi_hot(entries: Sequence[Any], number: int) -> bool:
+    if len(entries) != number or not all(value in (0, 1) for value in entries):
+        return False
+    return number > 2 or any(isinstance(value, float | bool) for value in entries)
+
+
+def _checked_id(value: Any, number: int, names: Mapping[str, int] | None, row: str, column: str) -> int:
+    if names is not None and isinstance(value, str):
+        if value not in names:
+            raise ValueError(
+                f"{row} has the label {value!r} in column {column!r}, which is not one of the {number} known ones. Add "
+                f"it to `classes`, or drop it from the data."
+            )
+        return names[value]
+    if isinstance(value, str | float | bool) or not hasattr(value, "__index__"):
+        raise ValueError(
+            f"{row} has {value!r} in column {column!r}, expected the id of a label, or a zero or a one for each of the "
+            f"{number} labels. To pass names of labels, give the names of all of them as classes."
+        )
+    if not 0 <= value < number:
+        raise ValueError(
+            f"{row} has the id {value} in column {column!r}, but there are {number} labels (ids 0 to {number - 1}). "
+            f"Pass the number of labels the data was made with, or map its ids into this range."
+        )
+    return int(value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 import os
 import shutil
 import time
@@ -31,10 +32,14 @@ from hf_mlcl.experiments.inputs import Inputs, load_data, prepare_inputs
 from hf_mlcl.experiments.prediction import SINGLE_LABEL
 from hf_mlcl.files import whole_file
 from hf_mlcl.hub import ModelReport, SplitScores, push_folder, write_model_card
+from hf_mlcl.hub.report import hub_id
 from hf_mlcl.metrics import compute_single_label_metrics, decide, f1, multilabel_metrics, sigmoid
 from hf_mlcl.training import ContrastiveTrainingArguments
 from hf_mlcl.training.report import training_report
+from hf_mlcl.training.rows import label_counts
 from hf_mlcl.versions import library_versions
+
+logger = logging.getLogger(__name__)
 
 Array = npt.NDArray[np.float32]
 FeaturesAndLabels = tuple[Array, Array]
@@ -151,10 +156,13 @@ def run_experiment(
     )
     if trainer.is_world_process_zero():
         _save_model(trainer.model, inputs.processor, result.folder / "encoder")
-        report = _report(trainer, evaluated, experiment)
-        _save_model(evaluated.classifier, inputs.processor, result.folder / "classifier", report)
+        _save_model(evaluated.classifier, inputs.processor, result.folder / "classifier")
         save_decisions(result.folder, *evaluated.test)
         result.save()
+        try:
+            write_model_card(result.folder / "classifier", _report(trainer, evaluated, experiment))
+        except Exception as error:  # everything is there but the card, which is not worth a failed training
+            logger.warning("The classifier has no model card, since it could not be written: %s", error)
         if push:
             _push(result.folder / "classifier", training)
     return result
@@ -217,7 +225,7 @@ def _evaluate(trainer: ContrastiveMultiLabelTrainer, inputs: Inputs, experiment:
         {"label": name, "train_rows": int(count), "f1": float(score)}
         for name, count, score in zip(
             model.config.id2label.values(),
-            _label_counts(inputs.data["train"], test_labels.shape[1]),
+            label_counts(inputs.data["train"], test_labels.shape[1]),
             f1(test_labels, decisions),
             strict=True,
         )
@@ -264,11 +272,6 @@ def _training_passes(
     return [features for features, _ in passes], passes[0][1]
 
 
-def _label_counts(rows: Any, num_labels: int) -> npt.NDArray[np.int64]:
-    ids = [label for labels in rows["labels"] for label in labels]
-    return np.bincount(np.asarray(ids, dtype=np.int64), minlength=num_labels)
-
-
 # Folders --------------------------------------------------------------------------------------------------------------
 
 
@@ -284,14 +287,12 @@ def _check_splits(data: DatasetDict) -> None:
         raise ValueError(f"The corpus has no {' and no '.join(missing)} split, but {', '.join(data)} only.")
 
 
-def _save_model(model: Any, processor: Any, folder: Path, report: ModelReport | None = None) -> None:
-    """Write a model with its processor and card beside its place, then put it there: never half a model."""
+def _save_model(model: Any, processor: Any, folder: Path) -> None:
+    """Write a model with its processor beside its place, then put it there: never half a model."""
     draft = folder.with_name(folder.name + ".part")
     shutil.rmtree(draft, ignore_errors=True)
     model.save_pretrained(draft)
     processor.save_pretrained(draft)
-    if report is not None:
-        write_model_card(draft, report)
     shutil.rmtree(folder, ignore_errors=True)
     os.replace(draft, folder)
 
@@ -304,8 +305,8 @@ def _report(
     name = Path(corpus).stem if Path(corpus).exists() else corpus
     scores = None if experiment.single_label else SplitScores("test", evaluated.test[0], evaluated.probabilities)
     title = f"{name}-{trainer.args.loss}"
-    hub_id = corpus if corpus.count("/") == 1 and not Path(corpus).exists() else None
-    return training_report(trainer, evaluation=scores, dataset=name, dataset_id=hub_id, name=title, figures=False)
+    on_hub = hub_id(corpus) if "/" in corpus else None
+    return training_report(trainer, evaluation=scores, dataset=name, dataset_id=on_hub, name=title, figures=False)
 
 
 # What is written down -------------------------------------------------------------------------------------------------

@@ -160,7 +160,7 @@ def report_of_model(model: Any) -> ModelReport:
         label_names=names,
         modality=modalities[model.main_input_name],  # type: ignore[arg-type]
         backbone=f"{backbone}, {parameters:,} parameters",
-        base_model=_base_model(config.backbone_config),
+        base_model=hub_id(str(getattr(config.backbone_config, "_name_or_path", "") or "")),
         thresholds=getattr(config, "thresholds", None),
     )
 
@@ -178,9 +178,13 @@ def calibrated(report: ModelReport, config: Any) -> ModelReport:
     return replace(report, scores=scores, thresholds=getattr(config, "thresholds", None))
 
 
-def _base_model(config: Any) -> str | None:
-    """The repository that a backbone came from; never a path on this machine."""
-    name = str(getattr(config, "_name_or_path", "") or "")
+def hub_id(name: str) -> str | None:
+    """The name of a repository on the Hub as it is; None for any other name, and for a path on this machine.
+
+    Examples:
+        >>> hub_id("roberta-base"), hub_id("my lab/news"), hub_id("./news")
+        ('roberta-base', None, None)
+    """
     try:
         validate_repo_id(name)
     except HFValidationError:

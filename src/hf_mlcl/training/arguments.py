@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,11 +36,12 @@ class ContrastiveTrainingArguments(TrainingArguments):
             training whatever the chunks and the number of ranks. Costs the fused attention kernels.
         head_learning_rate: Learning rate of what starts from nothing (projection, prototypes, classifier), where it
             differs from the backbone's. With few steps, a larger one keeps random heads from bending good features.
-        drop_last_train_batch: Whether the last incomplete training batch is left out.
+        drop_last_train_batch: Whether the last incomplete training batch is left out; that of a stream, which has
+            no length, is kept.
         label_aware_batches: Whether rare labels are given partners in their batch.
         eval_probe: Quick classifier on the features at each evaluation, so that contrastive training shows a score:
             ``"knn"``, ``"ridge"`` or ``"none"``.
-        eval_probe_samples: Training rows that the probe learns from.
+        eval_probe_samples: Training rows that the probe learns from, spread over the data; the first ones of a stream.
 
     Examples:
         >>> args = ContrastiveTrainingArguments("outputs/example", loss="reg", report_to="none", use_cpu=True)
@@ -79,7 +81,7 @@ class ContrastiveTrainingArguments(TrainingArguments):
     warmup_steps: float = field(default=0.05, metadata={"help": "Steps of warm-up, or their share if below 1."})
     weight_decay: float = field(default=0.01, metadata={"help": "Not on biases and normalisation."})
     metric_for_best_model: str | None = field(default=None, metadata={"help": "micro_f1 for logits if not set."})
-    label_names: list[str] | None = field(default=None, metadata={"help": "Columns with labels; `labels` if not set."})
+    label_names: list[str] | None = field(default=None, metadata={"help": "Key of the labels in a batch: `labels`."})
     load_best_model_at_end: bool | None = field(default=None, metadata={"help": "By micro-F1 for logits if not set."})
 
     def __post_init__(self) -> None:
@@ -106,18 +108,44 @@ class ContrastiveTrainingArguments(TrainingArguments):
             )
         self._schedule_follows_loss = self.lr_scheduler_type is None
         self.follow_loss()
-        logits_only = on_logits_only(self.loss)
-        evaluates, saves = (_chosen(self, name) for name in ("eval_strategy", "save_strategy"))
+        if self.label_names not in (None, ["labels"]):
+            raise ValueError(
+                f"label_names is {self.label_names}, but batches have their labels under `labels`. A dataset's column "
+                "of another name is named to the collator: TextCollator(tokenizer, num_labels, label_column=...)."
+            )
+        self.label_names = ["labels"]
+        self._choose_best_checkpoint()
+        super().__post_init__()
+
+    def _choose_best_checkpoint(self) -> None:
+        """For losses on logits: keep the best checkpoint by micro-F1, where the user's own settings let it be told."""
+        evaluation, saving = (_word(getattr(self, name)) for name in ("eval_strategy", "save_strategy"))
         if self.load_best_model_at_end is None:
-            self.load_best_model_at_end = logits_only and evaluates and saves
-            if self.load_best_model_at_end:
-                if self.metric_for_best_model is None:
-                    self.metric_for_best_model = "micro_f1"
+            self.load_best_model_at_end = on_logits_only(self.loss) and "no" not in (evaluation, saving)
+            not_chosen = saving == "steps" and self.save_steps == _default("save_steps")  # type: ignore[has-type]
+            if self.load_best_model_at_end and not_chosen:
                 self.save_strategy = self.eval_strategy  # so that every score has its checkpoint
                 self.save_steps = self.eval_steps or self.logging_steps
-        if self.label_names is None:
-            self.label_names = ["labels"]
-        super().__post_init__()
+            elif self.load_best_model_at_end and saving != "best" and not self._saves_what_it_scores():
+                self.load_best_model_at_end = False
+                warnings.warn(
+                    f"The last checkpoint is kept and not the best: with save_strategy={saving!r}, "
+                    f"save_steps={self.save_steps}, eval_strategy={evaluation!r} and eval_steps={self.eval_steps} not "
+                    "every checkpoint has a score. Leave out the settings of saving to have the best one.",
+                    stacklevel=4,
+                )
+        if self.load_best_model_at_end and self.metric_for_best_model is None and on_logits_only(self.loss):
+            self.metric_for_best_model = "micro_f1"
+
+    def _saves_what_it_scores(self) -> bool:
+        """What HF asks for where the best checkpoint is to be kept."""
+        evaluation, saving = (_word(getattr(self, name)) for name in ("eval_strategy", "save_strategy"))
+        between = self.eval_steps or self.logging_steps
+        if evaluation != saving or saving != "steps":
+            return evaluation == saving
+        shares = self.save_steps < 1, between < 1
+        # Of shares of all steps the number is not known yet: only equal ones are sure to meet.
+        return self.save_steps == between if any(shares) else self.save_steps % between == 0
 
     def follow_loss(self) -> None:
         """Take the schedule of this kind of loss, unless the user has chosen one; a search may change the loss."""
@@ -132,7 +160,10 @@ class ContrastiveTrainingArguments(TrainingArguments):
         return build_loss(self.loss, **settings)
 
 
-def _chosen(arguments: TrainingArguments, strategy: str) -> bool:
-    """Whether a strategy, still a word or already HF's enumeration, is another than "no"."""
-    value = getattr(arguments, strategy)
-    return str(getattr(value, "value", value)) != "no"
+def _word(strategy: Any) -> str:
+    """A strategy, still a word or already HF's enumeration, as a word."""
+    return str(getattr(strategy, "value", strategy))
+
+
+def _default(name: str) -> Any:
+    return TrainingArguments.__dataclass_fields__[name].default

@@ -21,7 +21,7 @@ from hf_mlcl.evaluation.linear import LinearEvaluationResult
 from hf_mlcl.hub.report import DataFacts, LossFacts, ModelReport, SplitScores, calibrated, report_of_model
 from hf_mlcl.losses import CrossEntropyLoss, JoinedLoss
 from hf_mlcl.metrics import sigmoid
-from hf_mlcl.training.rows import evenly, label_ids
+from hf_mlcl.training.rows import evenly, label_counts
 from hf_mlcl.versions import library_versions
 
 if TYPE_CHECKING:
@@ -180,11 +180,10 @@ def _label_counts(trainer: Any, labels: int) -> npt.NDArray[np.int64] | None:
         return None
     try:
         plain = dataset.with_format(None) if is_table else dataset  # nothing is decoded without a format
-        rows = label_ids(plain, labels)
+        return label_counts(plain, labels)
     except Exception as error:  # the dataset is the user's, and a card is not worth an error at the end of a training
         logger.warning("The training data's labels cannot be counted for the model card: %s", error)
         return None
-    return np.bincount(np.asarray([label for row in rows for label in row], dtype=np.int64), minlength=labels)
 
 
 # Scores ---------------------------------------------------------------------------------------------------------------

@@ -18,6 +18,10 @@ class TrainingStatistics:
     """
 
     def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget all steps."""
         self._sums: dict[str, Tensor] = {}
         self._anchors = 0
         self._steps = 0
@@ -56,7 +60,7 @@ class TrainingStatistics:
                 means = pair_statistics(counts, int(all_anchors), torch.tensor(sums["valid_anchors"]))
                 logs |= {name: value.item() for name, value in means.items()}
                 logs["embedding_norm"] = sums["norm"] / max(sums["rows"], 1.0)
-        self._sums, self._anchors, self._steps = {}, 0, 0
+        self.reset()
         return logs
 
     def _add(self, name: str, value: Tensor) -> None:

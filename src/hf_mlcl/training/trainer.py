@@ -19,10 +19,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from datasets.fingerprint import Hasher
 from huggingface_hub import HfApi
 from torch import Tensor
 from torch.utils.data import DataLoader
-from transformers import Trainer, set_seed
+from transformers import PreTrainedTokenizerBase, Trainer, set_seed
 from transformers.trainer import TRAINING_ARGS_NAME
 from transformers.trainer_utils import HubStrategy
 from transformers.utils import PushInProgress
@@ -119,8 +120,6 @@ class ContrastiveMultiLabelTrainer(Trainer):
         self._rows_of_last_train_batch = 0
         if model is not None:
             self._fit_model_to_loss(model, args)
-            if data_collator is None and hasattr(processing_class, "pad"):
-                data_collator = TextCollator(processing_class, model.config.num_labels)
         self._metrics_follow_loss = kwargs.get("compute_metrics") is None
         if self._metrics_follow_loss:
             kwargs["compute_metrics"] = self._metrics_of_loss()
@@ -133,6 +132,8 @@ class ContrastiveMultiLabelTrainer(Trainer):
             processing_class=processing_class,
             **kwargs,
         )
+        if data_collator is None and isinstance(processing_class, PreTrainedTokenizerBase):
+            self.data_collator = TextCollator(processing_class, self.model.config.num_labels)
 
     # The model and the loss -------------------------------------------------------------------------------------------
 
@@ -151,6 +152,7 @@ class ContrastiveMultiLabelTrainer(Trainer):
                 f"model must be an MLCLModel, got {type(model).__name__}. "
                 "Wrap the encoder: MLCLModel.from_backbone(name, label_names)."
             )
+        _forget_preparation(model)
         if self._uses("logit"):
             model.add_classifier()
         # DDP waits for a gradient of every parameter that wants one.
@@ -243,8 +245,11 @@ class ContrastiveMultiLabelTrainer(Trainer):
             )
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
-        """HF's training. Scores of earlier weights are forgotten, so that no card shows them."""
+        """HF's training. Scores and sums of earlier trainings are forgotten, so that no card and no log shows them."""
         self.last_scores = None
+        self.statistics.reset()
+        if self.model_wrapped is self.model and not (self.is_fsdp_enabled or self.is_deepspeed_enabled):
+            _forget_preparation(self.model)
         return super().train(*args, **kwargs)
 
     # Batches -------------------------------------------------------------------------------------------------------
@@ -283,6 +288,14 @@ class ContrastiveMultiLabelTrainer(Trainer):
         finally:
             self.data_collator = training_collator
 
+    def _set_signature_columns_if_needed(self) -> None:
+        """HF's, and the column in which a collator of ours finds the labels."""
+        super()._set_signature_columns_if_needed()
+        for collator in (self.data_collator, self.eval_data_collator):
+            column = getattr(collator, "label_column", "labels")
+            if column not in self._signature_columns:
+                self._signature_columns.append(column)
+
     def _get_train_sampler(self, train_dataset: Any = None) -> Any:
         dataset = self.train_dataset if train_dataset is None else train_dataset
         if not self.args.label_aware_batches:
@@ -294,8 +307,12 @@ class ContrastiveMultiLabelTrainer(Trainer):
     def get_batch_samples(self, epoch_iterator: Any, num_batches: int, device: torch.device) -> Any:
         """Mark the last batch of an epoch where the loader filled it up with copies."""
         batches, num_items = super().get_batch_samples(epoch_iterator, num_batches, device)
-        if batches and self._rows_of_last_train_batch and self.accelerator.gradient_state.end_of_dataloader:
-            batches[-1][_REAL_ROWS] = self._rows_of_last_train_batch
+        state = self.accelerator.gradient_state
+        if batches and state.end_of_dataloader:
+            is_stream = not hasattr(self.train_dataset, "__len__") and self.args.world_size > 1
+            real_rows = max(int(state.remainder), 0) if is_stream else self._rows_of_last_train_batch
+            if real_rows:
+                batches[-1][_REAL_ROWS] = real_rows
         return batches, num_items
 
     def prediction_step(
@@ -324,7 +341,12 @@ class ContrastiveMultiLabelTrainer(Trainer):
         """HF's evaluation; with ``eval_probe``, a quick score of the features as well."""
         output = super().evaluation_loop(dataloader, *args, **kwargs)
         description = kwargs.get("description", args[0] if args else "")
-        if self.args.eval_probe != "none" and description == "Evaluation" and hasattr(self.train_dataset, "__len__"):
+        if self.args.eval_probe != "none" and description == "Evaluation":
+            if self.train_dataset is None:
+                raise ValueError(
+                    f"eval_probe={self.args.eval_probe!r} learns from train_dataset, which was not given. Give it, or "
+                    'set eval_probe="none".'
+                )
             prefix = kwargs.get("metric_key_prefix", "eval")
             sample = evenly(self.train_dataset, self.args.eval_probe_samples)
             learned, held_out = self.features_and_labels(sample), self.features_and_labels(dataloader.dataset)
@@ -383,6 +405,12 @@ class ContrastiveMultiLabelTrainer(Trainer):
             )
         chosen_on = self._cached_features(validation, cache_dir)
         reported = (None, None) if test is None else self._cached_features(test, cache_dir)
+        for name, labels in (("train", learned[0][1]), ("validation", chosen_on[1]), ("test", reported[1])):
+            if labels is not None and len(labels) == 0:
+                raise ValueError(
+                    f"{name} has no labels. The dataset needs a column `labels`, and the collator must make multi-hot "
+                    "vectors of it: use hf_mlcl.data.TextCollator or ImageCollator."
+                )
         result = linear_evaluate(
             [features for features, _ in learned],
             learned[0][1],
@@ -417,9 +445,10 @@ class ContrastiveMultiLabelTrainer(Trainer):
             return self.features_and_labels(dataset, augmented_pass)
         collator = self.data_collator if augmented_pass else self.eval_data_collator or self.data_collator
         processing = {
+            "backbone": self.model.backbone.config.to_dict(),
             "pooling": self.model.config.pooling,
             "precision": self.accelerator.mixed_precision,
-            "collator": repr(collator),
+            "collator": _description(collator),
             "augmentation": augmented_pass and [self.args.seed, augmented_pass],
         }
         key = feature_key(self.model.backbone.state_dict(), fingerprint, processing)
@@ -450,16 +479,20 @@ class ContrastiveMultiLabelTrainer(Trainer):
                 in every call. None makes them as evaluation does.
         """
         _check_not_empty(dataset=dataset)
-        was_training, drop_last = self.model.training, self.args.dataloader_drop_last
-        model = self.accelerator.prepare_model(self.model, evaluation_mode=True)
+        was_training = self.model.training
+        model = self.model
+        if self.is_fsdp_enabled or self.is_deepspeed_enabled:
+            model = self.accelerator.prepare_model(model, evaluation_mode=True)
         model.eval()
         features, labels = [], []
         seed = augmented_pass and [self.args.seed, augmented_pass, self.args.process_index]
+        before = self.args.dataloader_drop_last, self.args.dataloader_persistent_workers
         try:
             self.args.dataloader_drop_last = False  # meant for training: no row is left out here
+            self.args.dataloader_persistent_workers = False  # the loader is used once: its workers would stay for ever
             with nullcontext() if augmented_pass else self._eval_collator():  # no sampler: rows come in their order
                 loader = self._get_dataloader(dataset, "features", self.args.eval_batch_size)
-            with _random_numbers(seed) if seed else nullcontext():
+            with _random_numbers(seed) if seed else nullcontext(), self.accelerator.autocast():
                 for batch in loader:
                     batch = _first_view(self._prepare_inputs(batch))
                     label = batch.pop("labels", None)
@@ -468,7 +501,7 @@ class ContrastiveMultiLabelTrainer(Trainer):
                     if label is not None:
                         labels.append(self.accelerator.gather_for_metrics(label.float().contiguous()).cpu())
         finally:
-            self.args.dataloader_drop_last = drop_last
+            self.args.dataloader_drop_last, self.args.dataloader_persistent_workers = before
             self.model.train(was_training)
         empty = torch.zeros(0, self.model.config.num_labels)
         return torch.cat(features).numpy(), (torch.cat(labels) if labels else empty).numpy()
@@ -638,6 +671,24 @@ def _after_push(folder: Path, message: str, job: Future[None]) -> None:
     error = None if job.cancelled() else job.exception()
     if error is not None:
         logger.warning("The push %r has failed, and training goes on: %s", message, error)
+
+
+def _forget_preparation(model: MLCLModel) -> None:
+    """Let accelerate prepare a model anew.
+
+    An evaluation, or another trainer, has marked it as prepared; a training would then leave it as it is: without
+    DDP on several ranks, or in another precision.
+    """
+    model.__dict__.pop("_is_accelerate_prepared", None)
+    original = model.__dict__.pop("_original_forward", None)
+    if original is not None:  # what accelerate has put its autocast around
+        model.forward = original  # type: ignore[method-assign]
+
+
+def _description(collator: Any) -> str:
+    """What a collator does, for a key that is the same in the next process."""
+    told = repr(collator)
+    return Hasher.hash(collator) if " at 0x" in told else told
 
 
 @contextmanager

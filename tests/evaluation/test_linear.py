@@ -168,6 +168,10 @@ def test_an_epoch_takes_the_next_pass_over_augmented_features(data):
     assert torch.equal(run({**data, "train": (passes, y)}, two).weight, run(data, two).weight)
 
 
+def test_no_rows_have_no_probabilities(data):
+    assert run(data, dataclasses.replace(SMALL, epochs=1)).predict_proba(np.zeros((0, 12))).shape == (0, 5)
+
+
 def test_curves_fall_in_loss_and_have_a_point_for_the_last_epoch(data):
     curves = run(data, dataclasses.replace(SMALL, learning_rates=(0.1,), epochs=9)).curves
     assert curves["epoch"].tolist() == [4, 8, 9]
@@ -210,6 +214,17 @@ def test_the_settings_of_the_study_are_known_by_corpus():
         ({"train_labels": np.zeros((3, 5))}, "`train_labels` has 3 rows, but the features have 150"),
         ({"validation_features": np.zeros((50, 3))}, "`validation_features` has 3 features a row.*12"),
         ({"validation_labels": np.zeros((50, 2))}, "`validation_labels` has 2 labels, but `train_labels` has 5"),
+        ({"train_features": np.zeros((0, 12)), "train_labels": np.zeros((0, 5))}, "`train_features` has no rows"),
+        (
+            {"validation_features": np.zeros((0, 12)), "validation_labels": np.zeros((0, 5))},
+            "`validation_features` has no rows: there is nothing to score. Is the validation split empty",
+        ),
+        ({"test_features": np.zeros((0, 12)), "test_labels": np.zeros((0, 5))}, "`test_features` has no rows"),
+        ({"validation_features": None}, "`validation_features` must be a .* matrix of floats, but is NoneType"),
+        ({"train_features": None}, "`train_features` must be a .* matrix of floats, but is NoneType"),
+        ({"train_labels": None}, "`train_labels` must be a .* matrix of 0 and 1"),
+        ({"train_labels": [[0], []] * 75}, "`train_labels` must be .*, but its rows differ in length. Turn lists of"),
+        ({"train_labels": np.zeros((150, 0))}, r"`train_labels` has shape \(150, 0\): there must be a column for each"),
         ({"test_labels": None}, "`test_features` and `test_labels` belong together"),
     ],
 )

@@ -110,6 +110,48 @@ def test_a_target_precision_is_reached_with_more_recall_than_a_higher_target(sco
     assert recalls[0] > recalls[1]
 
 
+@given(small_case(), st.sampled_from([0.3, 0.5, 0.8]), st.sampled_from([1, 2, 5]), st.sampled_from([0.0, 20.0]))
+@settings(max_examples=40)
+def test_a_target_precision_holds_on_the_rows_it_was_tuned_on_wherever_a_candidate_reaches_it(
+    case, target, folds, prior
+):
+    labels, p = case
+    each, pooled = (
+        np.array([metrics.precision(labels, metrics.decide(p, cut), average) for cut in CANDIDATES[::16]]).max(0)
+        for average in (None, "micro")  # every 16th candidate still separates all values of p
+    )
+    own = tune_thresholds(labels, p, "precision", "label", target, folds=folds, prior_positives=prior)
+    reached = metrics.precision(labels, own.decide(p)) >= target
+    np.testing.assert_array_equal(reached, each >= target)
+    shared = tune_thresholds(labels, p, "precision", "global", target, folds=folds)
+    assert len(set(shared.values)) == 1
+    assert (metrics.precision(labels, shared.decide(p), "micro") >= target) == (pooled >= target)
+
+
+def test_a_target_precision_holds_on_noisy_scores_of_many_rows():
+    rng = np.random.default_rng(0)
+    logits = rng.normal(-2, 1.5, (2000, 10))
+    labels = rng.random(logits.shape) < expit(logits)
+    p = expit(logits + rng.normal(0, 0.7, logits.shape))
+    highest = np.max([metrics.precision(labels, metrics.decide(p, cut)) for cut in CANDIDATES], axis=0)
+    tuned = tune_thresholds(labels, p, "precision", target_precision=0.8).decide(p)
+    np.testing.assert_array_equal(metrics.precision(labels, tuned) >= 0.8, highest >= 0.8)
+    assert np.count_nonzero(highest >= 0.8) == 8  # two of the ten labels cannot be so precise
+    shared = tune_thresholds(labels, p, "precision", "global", 0.8)
+    assert metrics.precision(labels, shared.decide(p), "micro") >= 0.8
+
+
+def test_for_a_target_precision_a_rare_label_is_drawn_up_and_never_down():
+    rng = np.random.default_rng(0)
+    labels, p = scores_of(rng, rows=3000, frequency=(0.4, 0.4, 0.01))
+    free = tune_thresholds(labels, p, "precision", target_precision=0.8, prior_positives=0).values
+    held = tune_thresholds(labels, p, "precision", target_precision=0.8, prior_positives=1000).values
+    shared = tune_thresholds(labels, p, "precision", "global", 0.8).values[0]
+    assert free[2] > shared > free[0]
+    assert held[2] == free[2]
+    assert free[0] < held[0] <= shared
+
+
 def test_the_same_seed_gives_the_same_thresholds():
     case = scores_of(np.random.default_rng(0))
     assert tune_thresholds(*case, seed=3) == tune_thresholds(*case, seed=3)
@@ -149,6 +191,11 @@ def test_probabilities_of_exactly_zero_and_one_stay_finite():
 def test_errors_name_the_argument(arguments, message):
     with pytest.raises(ValueError, match=message):
         tune_thresholds([[1], [0]], [[0.2], [0.1]], **arguments)
+
+
+def test_a_cross_fitted_score_needs_rows_to_tune_on_and_rows_to_score():
+    with pytest.raises(ValueError, match="`labels` has 1 row: a cross-fitted score needs at least 2"):
+        cross_fitted_score([[1, 0]], [[0.2, 0.1]])
 
 
 def test_logits_are_refused_as_probabilities():

@@ -66,6 +66,51 @@ def test_what_was_tuned_on_validation_goes_in_as_it_is_and_survives_saving(tmp_p
     np.testing.assert_array_equal(probabilities(loaded), probabilities(model))
 
 
+def test_a_single_label_classifier_has_the_cross_entropy_of_class_ids_and_of_one_hot_rows():
+    model, ids = classifier(), torch.arange(9) % 3
+    model.config.problem_type = "single_label_classification"
+    for labels in (ids, torch.nn.functional.one_hot(ids).float()):
+        output = model(input_ids=IDS, labels=labels)
+        chosen = output.logits.softmax(1)[torch.arange(9), ids]
+        assert output.loss.item() == pytest.approx(-chosen.log().mean().item(), rel=1e-5)
+    output.loss.backward()
+    assert model.heads.weight.grad.abs().sum() > 0
+    with pytest.raises(ValueError, match="labels must be class ids below the number of logits, 3; got 8"):
+        model(input_ids=IDS, labels=torch.arange(9))
+
+
+def test_a_multi_label_classifier_has_the_binary_cross_entropy_of_multi_hot_rows():
+    model, labels = classifier(), torch.rand(9, 3) < 0.4
+    output = model(input_ids=IDS, labels=labels)
+    right = torch.where(labels, output.logits.sigmoid(), 1 - output.logits.sigmoid())
+    assert output.loss.item() == pytest.approx(-right.log().mean().item(), rel=1e-5)
+
+
+def test_a_classifier_of_an_encoder_in_half_precision_sees_its_features_and_keeps_exact_heads_once_saved(tmp_path):
+    encoder = text_model().bfloat16().eval()
+    weight, bias = torch.randn(3, 4, 16), torch.randn(3, 4)
+    model = MLCLForSequenceClassification.from_encoder(encoder, weight, bias)
+    features = encoder(input_ids=IDS).features.float()
+    expected = (torch.einsum("nf,hlf->hnl", features, weight) + bias.unsqueeze(1)).sigmoid().mean(0)
+    np.testing.assert_allclose(probabilities(model), expected.detach(), atol=1e-6)
+    model.save_pretrained(tmp_path)
+    loaded = AutoModelForSequenceClassification.from_pretrained(tmp_path).eval()
+    np.testing.assert_array_equal(probabilities(loaded), probabilities(model))
+
+
+def test_a_larger_vocabulary_works_at_once_and_once_saved(tmp_path):
+    model = classifier()
+    before = probabilities(model)
+    model.resize_token_embeddings(60)
+    np.testing.assert_array_equal(probabilities(model), before)
+    assert model.get_input_embeddings().num_embeddings == 60
+    model.save_pretrained(tmp_path)
+    loaded = AutoModelForSequenceClassification.from_pretrained(tmp_path).eval()
+    assert loaded.config.backbone_config.vocab_size == 60
+    new = torch.tensor([[1, 59]])
+    assert torch.equal(loaded(input_ids=new).logits, model(input_ids=new).logits)
+
+
 @pytest.mark.parametrize(
     ("given", "expected"),
     [

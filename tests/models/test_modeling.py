@@ -167,6 +167,20 @@ def test_gradient_checkpointing_works_for_images_and_features():
         assert model.projection.out.weight.grad is not None
 
 
+def test_a_larger_vocabulary_works_at_once_and_once_saved(tmp_path):
+    model = text_model().eval()
+    known = {"input_ids": IDS["input_ids"] % 50}
+    before = model(**known).features
+    model.resize_token_embeddings(60)
+    assert torch.equal(model(**known).features, before)
+    assert model.get_input_embeddings().num_embeddings == model.config.backbone_config.vocab_size == 60
+    model.save_pretrained(tmp_path)
+    loaded = MLCLModel.from_pretrained(tmp_path).eval()
+    assert loaded.config.backbone_config.vocab_size == 60
+    new = {"input_ids": torch.tensor([[1, 59]])}
+    assert torch.equal(loaded(**new).features, model(**new).features)
+
+
 def test_compiled_with_chunks_it_gives_the_same():
     model = text_model().train()
     inputs = {"input_ids": torch.randint(1, 50, (6, 5))}
@@ -182,6 +196,45 @@ def test_compiled_it_gives_the_same():
     torch.compiler.reset()
     compiled = torch.compile(model, backend="aot_eager")
     assert torch.allclose(compiled(**inputs).embeddings, model(**inputs).embeddings, atol=1e-6)
+
+
+class TestDtype:
+    """Of a backbone that is stored in half precision, as many on the Hub are."""
+
+    INPUTS = {"input_ids": IDS["input_ids"] % 50, "pixel_values": torch.randn(2, 3, 32, 32)}  # noqa: RUF012
+
+    @pytest.fixture(params=[text_model, image_model], ids=["text", "timm"])
+    def stored(self, request, tmp_path):
+        request.param().backbone.bfloat16().save_pretrained(tmp_path)
+        return str(tmp_path)
+
+    def loss(self, model):
+        output = model.train()(**{model.main_input_name: self.INPUTS[model.main_input_name]})
+        return output.embeddings.sum() + output.prototypes.sum() + output.logits.sum()
+
+    @pytest.mark.parametrize("pretrained", [True, False])
+    def test_without_a_dtype_all_weights_are_float32_whatever_they_are_stored_in(self, stored, pretrained):
+        model = MLCLModel.from_backbone(stored, ["a", "b"], classifier=True, pretrained=pretrained)
+        assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
+        self.loss(model).backward()
+
+    @pytest.mark.parametrize("settings", [{"dtype": torch.bfloat16}, {"dtype": "auto"}, {"torch_dtype": "bfloat16"}])
+    @pytest.mark.parametrize("pretrained", [True, False])
+    def test_with_a_dtype_the_new_parts_have_the_backbones_also_once_saved(
+        self, stored, pretrained, settings, tmp_path
+    ):
+        model = MLCLModel.from_backbone(stored, ["a", "b"], classifier=True, pretrained=pretrained, **settings)
+        assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}
+        self.loss(model).backward()
+        model.save_pretrained(tmp_path / "model")
+        loaded = MLCLModel.from_pretrained(tmp_path / "model")
+        assert {parameter.dtype for parameter in loaded.parameters()} == {torch.bfloat16}
+
+    def test_a_configuration_that_names_a_dtype_gives_all_parts_this_dtype(self, stored):
+        config = MLCLConfig(backbone_config=AutoConfig.from_pretrained(stored), num_labels=2, classifier=True)
+        model = MLCLModel(config)
+        assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}
+        self.loss(model).backward()
 
 
 class TestChunks:

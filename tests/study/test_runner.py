@@ -143,9 +143,16 @@ def test_a_runs_process_ends_with_its_worker(study, notes):
     worker = start_worker(study, RUN_SECONDS="60")
     wait_until(lambda: journal(notes, "began"))
     process = psutil.Process(int(notes.read_text().split()[2]))
+
+    def has_ended():
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+
+    assert process.pid != worker.pid
+    assert not has_ended()
     worker.kill()
     worker.join()
-    wait_until(lambda: not process.is_running() or process.status() == psutil.STATUS_ZOMBIE, seconds=10)
+    wait_until(has_ended, seconds=10)
+    assert has_ended()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

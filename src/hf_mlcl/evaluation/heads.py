@@ -83,7 +83,7 @@ def predict(heads: GridHeads, features: Tensor) -> npt.NDArray[np.float32]:
     """Probabilities (rows, labels) of heads that have one grid point."""
     parts = [
         heads.probabilities(features[start : start + SCORE_ROWS])[:, 0].cpu()
-        for start in range(0, len(features), SCORE_ROWS)
+        for start in range(0, max(len(features), 1), SCORE_ROWS)  # no rows are one part without rows
     ]
     result: npt.NDArray[Any] = torch.cat(parts).numpy()
     return result

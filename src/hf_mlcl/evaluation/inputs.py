@@ -13,7 +13,7 @@ from hf_mlcl.metrics._arrays import ArrayLike, as_array, as_multi_hot
 
 def as_features(values: ArrayLike, name: str, size: int | None = None) -> Tensor:
     """`values` as a (rows, size) tensor, where it is: neither copied nor moved."""
-    x = values.detach() if isinstance(values, Tensor) else _tensor(values)
+    x = values.detach() if isinstance(values, Tensor) else _tensor(values, name)
     if x.dim() != 2 or not x.dtype.is_floating_point:
         raise ValueError(f"`{name}` must be a (rows, size) matrix of floats, not {x.dtype} of shape {tuple(x.shape)}.")
     if size is not None and x.shape[1] != size:
@@ -32,7 +32,7 @@ def as_passes(values: ArrayLike | Sequence[ArrayLike], name: str) -> list[Tensor
     if isinstance(values, (list, tuple)) and values and getattr(values[0], "ndim", 1) == 2:
         passes = [as_features(item, name) for item in values]
     else:
-        x = values if isinstance(values, Tensor) else _tensor(values)  # type: ignore[arg-type]
+        x = values if isinstance(values, Tensor) else _tensor(values, name)  # type: ignore[arg-type]
         passes = [as_features(item, name) for item in (x if x.dim() == 3 else [x])]
     if not passes or any(item.shape != passes[0].shape for item in passes):
         shapes = [tuple(item.shape) for item in passes]
@@ -44,7 +44,16 @@ def as_passes(values: ArrayLike | Sequence[ArrayLike], name: str) -> list[Tensor
 
 def as_labels(values: ArrayLike, name: str, rows: int, width: int | None = None) -> Tensor:
     """`values` as a boolean tensor (rows, labels)."""
-    labels = torch.from_numpy(as_multi_hot(values, name))
+    try:
+        array = as_array(values)
+    except ValueError as error:  # numpy's, which names no argument
+        raise ValueError(
+            f"`{name}` must be a (rows, labels) matrix of 0 and 1, but its rows differ in length. Turn lists of label "
+            "ids into multi-hot rows first, e.g. with sklearn.preprocessing.MultiLabelBinarizer."
+        ) from error
+    labels = torch.from_numpy(as_multi_hot(array, name))
+    if labels.shape[1] == 0:
+        raise ValueError(f"`{name}` has shape {tuple(labels.shape)}: there must be a column for each label.")
     if len(labels) != rows:
         raise ValueError(f"`{name}` has {len(labels)} rows, but the features have {rows}.")
     if width is not None and labels.shape[1] != width:
@@ -52,8 +61,11 @@ def as_labels(values: ArrayLike, name: str, rows: int, width: int | None = None)
     return labels
 
 
-def _tensor(values: ArrayLike) -> Tensor:
+def _tensor(values: ArrayLike, name: str) -> Tensor:
+    array = as_array(values)
+    if array.dtype == object:
+        raise ValueError(f"`{name}` must be a (rows, size) matrix of floats, but is {type(values).__name__}.")
     with warnings.catch_warnings():
         # torch warns of arrays that cannot be written, such as a file mapped for reading: nobody writes them here.
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
-        return torch.as_tensor(as_array(values))
+        return torch.as_tensor(array)

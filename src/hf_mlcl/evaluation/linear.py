@@ -178,6 +178,8 @@ def linear_evaluate(
 
 def _split(name: str, features: ArrayLike, labels: ArrayLike, size: int, width: int) -> tuple[Tensor, Tensor]:
     x = as_features(features, f"{name}_features", size)
+    if len(x) == 0:
+        raise ValueError(f"`{name}_features` has no rows: there is nothing to score. Is the {name} split empty?")
     return x, as_labels(labels, f"{name}_labels", len(x), width)
 
 

@@ -20,6 +20,8 @@ class Temperature:
     Examples:
         >>> Temperature(2.0).apply([[4.0, 0.0]]).round(3).tolist()
         [[0.881, 0.5]]
+        >>> Temperature(2.0).apply_to_probabilities([[0.982, 0.5]]).round(3).tolist()  # as `linear_evaluate` gives them
+        [[0.881, 0.5]]
     """
 
     value: float = 1.0

@@ -4,6 +4,9 @@ The best threshold of a rare label on a validation set is mostly luck. Three thi
 fixed values, evenly spaced in the logit; the best is sought on several folds and averaged; and a label's own threshold
 is drawn towards one that all labels share, the more the fewer positives it has. `cross_fitted_score` measures the whole
 procedure on rows that it did not see.
+
+A target precision is a promise rather than an optimum: there the highest of the folds' thresholds counts, a label is
+drawn up to the shared one but never down, and the result is raised until the target holds on all rows.
 """
 
 from __future__ import annotations
@@ -82,10 +85,13 @@ def tune_thresholds(
     Args:
         labels: Multi-hot truth (rows, labels).
         probabilities: Between 0 and 1, same shape.
-        objective: ``"macro_f1"``, ``"micro_f1"``, or ``"precision"``: the most labels at `target_precision`.
+        objective: ``"macro_f1"``, ``"micro_f1"``, or ``"precision"``: many labels at `target_precision`.
         scope: ``"label"`` gives each label its own threshold, ``"global"`` one to all.
-        target_precision: Of each label (or of all decisions together, for a global threshold).
-        folds: Parts of the rows; the best threshold without each of them in turn is averaged in the logit.
+        target_precision: Of each label (or of all decisions together, for a global threshold). It holds on the rows
+            given here wherever one of the thresholds that are tried reaches it; on others it is to be expected, not
+            certain.
+        folds: Parts of the rows; the best threshold without each of them in turn is averaged in the logit (for a target
+            precision, the highest counts).
         prior_positives: Strength of the pull of rare labels to the shared threshold, in positives.
         seed: Of the folds.
 
@@ -112,12 +118,16 @@ def tune_thresholds(
     parts = [_Counts.of(truth[rows], p[rows]) for rows in _folds(len(truth), folds, seed)]
     total = _Counts.sum(parts)
     training = [total.without(part) for part in parts] if len(parts) > 1 else [total]
-    shared = np.mean([LOGITS[_best_shared(c, objective, target_precision)] for c in training])
+    joined = np.mean if target_precision is None else np.max
+    shared = joined([LOGITS[_best_shared(c, objective, target_precision)] for c in training])
     cut = np.full(truth.shape[1], shared)
     if scope == "label":
-        own = np.mean([LOGITS[_best_each(c, objective, target_precision)] for c in training], axis=0)
+        own = joined([LOGITS[_best_each(c, objective, target_precision)] for c in training], axis=0)
         trust = total.actual / (total.actual + prior_positives) if prior_positives > 0 else (total.actual > 0)
-        cut = trust * own + (1 - trust) * shared
+        pull = (1 - trust) * (shared - own)
+        cut = own + (pull if target_precision is None else pull.clip(min=0))
+    if target_precision is not None:
+        cut = _precise_enough(cut, total if scope == "label" else total.pooled(), target_precision)
     return Thresholds(expit(cut).tolist(), objective, scope, target_precision)
 
 
@@ -140,6 +150,8 @@ def cross_fitted_score(
         **tuning: Further arguments of `tune_thresholds`.
     """
     truth, p = checked_probabilities(labels, probabilities)
+    if len(truth) < 2:
+        raise ValueError("`labels` has 1 row: a cross-fitted score needs at least 2, one to tune on and one to score.")
     predictions = np.zeros_like(truth)
     for held_out in _folds(len(truth), max(folds, 2), seed):
         rest = np.setdiff1d(np.arange(len(truth)), held_out)
@@ -184,6 +196,11 @@ class _Counts:
         )
         return cls(hits, predicted, actual)
 
+    def pooled(self) -> _Counts:
+        """Of all labels together, as of one."""
+        hits, predicted = self.hits.sum(1, keepdims=True), self.predicted.sum(1, keepdims=True)
+        return _Counts(hits, predicted, self.actual.sum(keepdims=True))
+
     def without(self, part: _Counts) -> _Counts:
         return _Counts(self.hits - part.hits, self.predicted - part.predicted, self.actual - part.actual)
 
@@ -193,7 +210,7 @@ def _best_each(counts: _Counts, objective: Objective, target: float | None) -> n
     if objective == "macro_f1":
         return _highest(divide(2 * counts.hits, counts.predicted + counts.actual))
     if objective == "precision":
-        return _first_precise(counts.hits, counts.predicted, target)
+        return _first_precise(counts, target)
     # Micro-F1 is a ratio of sums over labels, 2 hits / (predicted + actual). Dinkelbach: its maximum F is where the
     # best of 2 hits - F predicted, which each label may seek alone, gives the ratio F itself.
     label, score = np.arange(len(counts.actual)), 0.0
@@ -207,14 +224,11 @@ def _best_each(counts: _Counts, objective: Objective, target: float | None) -> n
 
 def _best_shared(counts: _Counts, objective: Objective, target: float | None) -> int:
     """Index of the candidate that is best for all labels together."""
-    hits, predicted = counts.hits.sum(1, keepdims=True), counts.predicted.sum(1, keepdims=True)
-    if objective == "macro_f1":
-        value = divide(2 * counts.hits, counts.predicted + counts.actual).mean(1, keepdims=True)
-    elif objective == "micro_f1":
-        value = divide(2 * hits, predicted + counts.actual.sum())
-    else:
-        return int(_first_precise(hits, predicted, target)[0])
-    return int(_highest(value)[0])
+    if objective == "precision":
+        return int(_first_precise(counts.pooled(), target)[0])
+    if objective == "micro_f1":
+        counts = counts.pooled()
+    return int(_highest(divide(2 * counts.hits, counts.predicted + counts.actual).mean(1, keepdims=True))[0])
 
 
 def _highest(value: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
@@ -223,13 +237,22 @@ def _highest(value: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
     return np.asarray(np.lexsort((np.broadcast_to(near, value.shape), value), axis=0)[-1])
 
 
-def _first_precise(
-    hits: npt.NDArray[np.int64], predicted: npt.NDArray[np.int64], target: float | None
-) -> npt.NDArray[np.int64]:
-    """Index of the lowest candidate from which on precision is reached; where none is, of the most precise one."""
-    precision = divide(hits, predicted)
+def _first_precise(counts: _Counts, target: float | None) -> npt.NDArray[np.int64]:
+    """Index of the lowest candidate whose precision reaches the target; where none does, of the most precise one."""
+    precision = divide(counts.hits, counts.predicted)
     reached = precision >= (target or 0.0)
     return np.where(reached.any(0), reached.argmax(0), _highest(precision))
+
+
+def _precise_enough(cut: FloatArray, counts: _Counts, target: float) -> FloatArray:
+    """Each cut raised to the first candidate at which precision reaches the target.
+
+    Where none above reaches it, lowered to the nearest one that does; where none does at all, left as it is.
+    """
+    reached = divide(counts.hits, counts.predicted) >= target
+    above = reached & (LOGITS[:, np.newaxis] >= cut)
+    lowest_above, highest = above.argmax(0), len(LOGITS) - 1 - reached[::-1].argmax(0)
+    return np.select([above.any(0), reached.any(0)], [LOGITS[lowest_above], LOGITS[highest]], cut)
 
 
 def checked_probabilities(labels: ArrayLike, probabilities: ArrayLike) -> tuple[BoolArray, FloatArray]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import timm
+import torch
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel, TimmWrapperConfig
 from transformers.modeling_outputs import BaseModelOutputWithPooling
@@ -75,6 +76,8 @@ def load_backbone(
         pretrained: Whether to load its weights; otherwise it starts at random.
         weights: A safetensors file with the weights of a timm architecture.
         **kwargs: For ``from_pretrained`` of the backbone (``revision``, ``attn_implementation``, ``dtype``, ...).
+            Without ``dtype`` weights are float32 whatever they are stored in: small updates vanish in half precision,
+            and mixed precision (``bf16=True``) casts by itself.
     """
     is_folder = Path(name).is_dir()
     if not is_folder and "/" not in name and timm.is_model(name):
@@ -83,15 +86,18 @@ def load_backbone(
         return _timm_backbone(name, pretrained, weights)
     if weights is not None:
         raise ValueError(f"weights is for a timm architecture such as 'resnet50'; {name!r} brings its own.")
+    kwargs.setdefault("dtype", kwargs.pop("torch_dtype", torch.float32))  # transformers would take the stored one
     try:
         where = {key: kwargs[key] for key in ("revision", "token", "subfolder", "cache_dir") if key in kwargs}
         config = AutoConfig.from_pretrained(name, **where)
         if config.model_type == "mlcl":
             raise ValueError("It is an MLCLModel already: load it with MLCLModel.from_pretrained.")
         if not pretrained:
-            attention = {key: kwargs[key] for key in ("attn_implementation",) if key in kwargs}
+            settings = {
+                key: kwargs[key] for key in ("attn_implementation", "dtype") if kwargs.get(key, "auto") != "auto"
+            }
             config.name_or_path = ""  # none of its weights are here
-            return backbone_from_config(config, **attention)
+            return backbone_from_config(config, **settings)
         with _silent_about_pooler(config):
             backbone = AutoModel.from_pretrained(
                 name, config=config, use_safetensors=True, **_without_pooler(config), **kwargs

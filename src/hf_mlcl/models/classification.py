@@ -14,6 +14,7 @@ from transformers import AutoModelForImageClassification, AutoModelForSequenceCl
 from transformers import initialization as init
 from transformers.modeling_outputs import ImageClassifierOutput, SequenceClassifierOutput
 
+from hf_mlcl.losses import CrossEntropyLoss
 from hf_mlcl.models.backbones import backbone_from_config, feature_size, represent
 from hf_mlcl.models.configuration import MLCLConfig
 from hf_mlcl.models.modeling import MLCLModel
@@ -50,12 +51,15 @@ class _LinearHeadsClassifier(SharedModel, PreTrainedModel):
     _supports_flash_attn = True
     _supports_flex_attn = True
     _supports_attention_backend = True
+    # Whatever dtype a backbone is loaded in, probabilities are those that its linear evaluation gave.
+    _keep_in_fp32_modules_strict = {"heads"}  # noqa: RUF012
 
     def __init__(self, config: MLCLConfig) -> None:
         super().__init__(config)
         self.backbone = backbone_from_config(config.backbone_config)
         self.main_input_name = self.backbone.main_input_name
         self.heads = LinearHeads(config.num_heads, config.num_labels, feature_size(self.backbone))
+        self.cross_entropy = CrossEntropyLoss()
         self.post_init()
 
     def _init_weights(self, module: nn.Module) -> None:
@@ -81,7 +85,7 @@ class _LinearHeadsClassifier(SharedModel, PreTrainedModel):
                 f"got {tuple(weight.shape)} and {tuple(bias.shape)}."
             )
         model = cls(config)
-        model.backbone.load_state_dict(encoder.backbone.state_dict())
+        model.backbone.to(encoder.dtype).load_state_dict(encoder.backbone.state_dict())
         with torch.no_grad():
             model.heads.weight.copy_(weight)
             model.heads.bias.copy_(bias)
@@ -129,8 +133,11 @@ class _LinearHeadsClassifier(SharedModel, PreTrainedModel):
         given: dict[str, Any] = {name: value for name, value in inputs.items() if value is not None}
         features = represent(self.backbone(**given), given.get("attention_mask"), self.config.pooling)
         logits = self.heads(features.to(self.heads.weight.dtype)) / self.config.logit_temperature
-        loss = None if labels is None else F.binary_cross_entropy_with_logits(logits, labels.to(logits.dtype))
-        return logits, loss
+        if labels is None:
+            return logits, None
+        if self.config.problem_type == "single_label_classification":
+            return logits, self.cross_entropy(logits, labels)
+        return logits, F.binary_cross_entropy_with_logits(logits, labels.to(logits.dtype))
 
 
 def _one_a_label(
@@ -176,7 +183,11 @@ class MLCLForSequenceClassification(_LinearHeadsClassifier):
         inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
     ) -> SequenceClassifierOutput:
-        """Logits of every label, and their binary cross-entropy where labels are given."""
+        """Logits of every label, and their loss where labels are given.
+
+        It is binary cross-entropy with multi-hot labels; with ``problem_type="single_label_classification"`` in the
+        configuration, cross-entropy with class ids (batch,) or one-hot rows.
+        """
         inputs = {
             "input_ids": input_ids,
             "attention_mask": attention_mask,
@@ -202,7 +213,11 @@ class MLCLForImageClassification(_LinearHeadsClassifier):
     """
 
     def forward(self, pixel_values: Tensor | None = None, labels: Tensor | None = None) -> ImageClassifierOutput:
-        """Logits of every label, and their binary cross-entropy where labels are given."""
+        """Logits of every label, and their loss where labels are given.
+
+        It is binary cross-entropy with multi-hot labels; with ``problem_type="single_label_classification"`` in the
+        configuration, cross-entropy with class ids (batch,) or one-hot rows.
+        """
         logits, loss = self._logits_and_loss({"pixel_values": pixel_values}, labels)
         return ImageClassifierOutput(loss=loss, logits=logits)
 

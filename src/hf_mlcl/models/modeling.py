@@ -101,6 +101,9 @@ class MLCLModel(SharedModel, PreTrainedModel):
         self.projection = ProjectionHead(hidden, config.projection_dim)
         self.prototypes = LabelPrototypes(config.num_labels, config.projection_dim)
         self.classifier = nn.Linear(hidden, config.num_labels) if config.classifier else None
+        for head in (self.projection, self.prototypes, self.classifier):
+            if head is not None:
+                head.to(self.dtype)  # the backbone's
         self.embedding_chunk_size: int | None = None
         self.dropout_by_row = False
         self.post_init()
@@ -129,7 +132,8 @@ class MLCLModel(SharedModel, PreTrainedModel):
             classifier: Whether to add a linear classifier; the trainer adds it by itself where the loss needs logits.
             pretrained: Whether to load the backbone's weights.
             weights: A safetensors file with the weights of a timm architecture.
-            **kwargs: For the backbone's ``from_pretrained``, such as ``attn_implementation`` or ``revision``.
+            **kwargs: For the backbone's ``from_pretrained``, such as ``attn_implementation`` or ``revision``. Weights
+                are float32 unless ``dtype`` says otherwise; the new parts then have the backbone's dtype.
 
         Examples:
             >>> model = MLCLModel.from_backbone("resnet18", ["cat", "dog"], pretrained=False)
@@ -207,11 +211,6 @@ class MLCLModel(SharedModel, PreTrainedModel):
             self.classifier = nn.Linear(feature_size(self.backbone), self.config.num_labels).to(device, self.dtype)
             self._init_weights(self.classifier)
             self.config.classifier = True
-
-    def get_input_embeddings(self) -> nn.Module:
-        """Those of the backbone."""
-        embeddings: nn.Module = self.backbone.get_input_embeddings()
-        return embeddings
 
     def forward(
         self,

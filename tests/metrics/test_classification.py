@@ -76,7 +76,7 @@ def test_a_score_on_the_threshold_counts_as_predicted_in_every_precision():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: metrics.f1([1, 0], [1, 0]), r"`labels` must be a \(rows, labels\) matrix.*MultiLabelBinarizer"),
+        (lambda: metrics.f1([1, 0], [1, 0]), r"`labels` must be a \(rows, labels\) matrix.*encode_labels"),
         (lambda: metrics.f1([[0.5]], [[1]]), r"`labels` must hold only 0 and 1, but holds .*0\.5"),
         (lambda: metrics.f1([[1, 0]], [[1]]), r"`predictions` has shape \(1, 1\), but `labels` has \(1, 2\)"),
         (lambda: metrics.f1([[1]], [[1]], "weighted"), r"`average` must be 'micro', 'macro' or None.*'weighted'"),

@@ -49,7 +49,7 @@ def as_labels(values: ArrayLike, name: str, rows: int, width: int | None = None)
     except ValueError as error:  # numpy's, which names no argument
         raise ValueError(
             f"`{name}` must be a (rows, labels) matrix of 0 and 1, but its rows differ in length. Turn lists of label "
-            "ids into multi-hot rows first, e.g. with sklearn.preprocessing.MultiLabelBinarizer."
+            "ids into multi-hot rows first, with hf_mlcl.data.encode_labels(lists, num_labels)."
         ) from error
     labels = torch.from_numpy(as_multi_hot(array, name))
     if labels.shape[1] == 0:

@@ -36,7 +36,7 @@ def as_multi_hot(values: ArrayLike, name: str) -> BoolArray:
     if array.ndim != 2:
         raise ValueError(
             f"`{name}` must be a (rows, labels) matrix of 0 and 1, but has shape {array.shape}. Turn lists of label "
-            "ids into multi-hot rows first, e.g. with sklearn.preprocessing.MultiLabelBinarizer."
+            "ids into multi-hot rows first, with hf_mlcl.data.encode_labels(lists, num_labels)."
         )
     if array.dtype == np.bool_:
         return array

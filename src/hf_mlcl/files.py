@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import tempfile
@@ -9,6 +10,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 
 @contextmanager
@@ -35,6 +37,17 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
         os.replace(draft, target)
     finally:
         draft.unlink(missing_ok=True)
+
+
+def strict_json(content: Any) -> str:
+    r"""JSON that every program reads: numbers that are none (NaN, infinities) become null, other objects text.
+
+    Examples:
+        >>> strict_json({"alignment": float("nan"), "folder": Path("run")})
+        '{\n "alignment": null,\n "folder": "run"\n}'
+    """
+    plain = json.loads(json.dumps(content, default=str), parse_constant=lambda constant: None)
+    return json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 import signal
@@ -13,7 +14,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from transformers import AutoTokenizer, pipeline
+from transformers import AutoModel, AutoTokenizer, pipeline
 
 import hf_mlcl.experiments.running as running
 from hf_mlcl import ContrastiveMultiLabelTrainer, MLCLModel, load_corpus
@@ -21,7 +22,7 @@ from hf_mlcl.data import TextCollator, clean_text, tokenize, with_cleaning, word
 from hf_mlcl.evaluation import LinearEvaluationConfig
 from hf_mlcl.experiments import ExperimentResult, build_experiment, run_experiment, study_recipe
 from hf_mlcl.experiments.prediction import Predictor, newest_classifier
-from hf_mlcl.metrics import compute_metrics
+from hf_mlcl.metrics import compute_metrics, decision_metrics
 from hub.hub_server import USER, HubServer
 
 QUICK = {
@@ -33,6 +34,7 @@ QUICK = {
     "linear_epochs": 3,
     "use_cpu": True,
     "report_to": "none",
+    "export": False,
 }
 
 
@@ -112,6 +114,39 @@ def test_the_result_reads_back_as_it_was_written(contrastive):
     json.dumps(again.metrics)
 
 
+def test_metrics_are_json_for_every_program_also_where_a_number_is_none(contrastive, tmp_path):
+    unknown = dataclasses.replace(contrastive, folder=tmp_path, metrics={"alignment": float("nan"), "prr": 0.5})
+    unknown.save()
+    content = json.loads((tmp_path / "metrics.json").read_text(), parse_constant=pytest.fail)
+    assert content["metrics"] == {"alignment": None, "prr": 0.5}
+    assert np.isnan(ExperimentResult.load(tmp_path).metrics["alignment"])
+
+
+def test_tuned_thresholds_are_saved_and_their_scores_stand_beside_those_of_a_half(contrastive, tmp_path):
+    result = run(tmp_path / "tuned", seed=1, thresholds="macro_f1")
+    texts, truth = texts_and_truth("test", 48)
+    predictor = Predictor(result.folder)
+    assert len(set(predictor.thresholds)) > 1
+    decided = decision_metrics(truth, predictor.decide(predictor.probabilities(texts)))
+    for name, value in decided.items():
+        assert result.metrics.pop(f"tuned_test_{name}") == pytest.approx(value)
+    assert result.metrics == contrastive.metrics
+
+
+def test_an_export_loads_without_this_package_and_the_card_has_pictures(contrastive, tmp_path):
+    result = run(tmp_path / "shared", seed=1, export=True)
+    assert result.metrics == contrastive.metrics
+    encoder, backbone = (AutoModel.from_pretrained(result.folder / name) for name in ("encoder", "backbone"))
+    assert type(backbone) is type(encoder.backbone)
+    for name, weights in encoder.backbone.state_dict().items():
+        assert torch.equal(backbone.state_dict()[name], weights)
+    for folder in ("classifier", "backbone"):
+        card = (result.folder / folder / "README.md").read_text()
+        pictures = list((result.folder / folder / "figures").glob("*.png"))
+        assert len(pictures) >= 3
+        assert all(f"figures/{picture.name}" in card for picture in pictures)
+
+
 def test_the_same_seed_gives_the_same_numbers_and_another_seed_others(contrastive, tmp_path):
     assert run(tmp_path / "a", seed=1).metrics == contrastive.metrics
     assert run(tmp_path / "b", seed=2).metrics != contrastive.metrics
@@ -149,7 +184,7 @@ def test_without_a_card_everything_else_is_there(tmp_path, monkeypatch, caplog):
     result = run(tmp_path / "cardless", max_steps=1)
     assert ExperimentResult.load(result.folder).metrics == result.metrics
     assert Predictor(result.folder).probabilities(["a text"]).shape == (1, 28)
-    assert "The classifier has no model card, since it could not be written: no card today" in caplog.text
+    assert "its card or its plain backbone could not be written: no card today" in caplog.text
 
 
 def fail(*_):

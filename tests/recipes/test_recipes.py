@@ -12,7 +12,7 @@ from pathlib import Path
 import datasets
 import pytest
 from PIL import Image
-from transformers import pipeline
+from transformers import AutoModel, pipeline
 
 from experiments import tiny
 from hf_mlcl import MLCLModel
@@ -35,11 +35,12 @@ def own_cache(tmp_path, monkeypatch):
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
 
 
-def arguments(corpus, folder, backbones):
+def arguments(corpus, folder, backbones, export=False):
     backbone = backbones["text" if corpus in tiny.TEXTS else "image"]
     data = tiny.CORPORA[corpus](folder / "data")
     return [
         *("--data_dir", str(data), "--backbone", str(backbone), "--output_dir", str(folder / "run")),
+        *("--export", str(export)),
         *tiny.QUICK,
     ]
 
@@ -76,8 +77,12 @@ def check_output(folder, corpus):
 @pytest.mark.usefixtures("own_cache")
 @pytest.mark.parametrize("corpus", sorted(tiny.CORPORA))
 def test_recipe_trains_evaluates_saves_and_sums_up(corpus, tmp_path, backbones, monkeypatch, capsys):
-    run(corpus, arguments(corpus, tmp_path, backbones), monkeypatch)
+    export = corpus in ("semeval2018", "voc2007")
+    run(corpus, arguments(corpus, tmp_path, backbones, export), monkeypatch)
     content = check_output(tmp_path / "run", corpus)
+    assert (tmp_path / "run" / "backbone").is_dir() == export
+    if export:
+        assert type(AutoModel.from_pretrained(tmp_path / "run" / "backbone")).__module__.startswith("transformers.")
     assert content["settings"]["loss"] == study_recipe(corpus).loss
     assert content["settings"]["lr_scheduler_type"] == "cosine"
     assert ("test_accuracy" in content["metrics"]) == (corpus == "newsgroups20")

@@ -140,6 +140,7 @@ class TestTraining:
 
     def test_images_and_features_train_as_texts_do(self, tmp_path):
         images = trainer_for(tmp_path, image_model(), image_rows(32), max_steps=12, optim="sgd", learning_rate=0.05)
+        torch.manual_seed(0)
         features = [
             {"feature_values": torch.cat([r["labels"], torch.randn(4)]), "labels": r["labels"]} for r in text_rows(32)
         ]
@@ -147,9 +148,9 @@ class TestTraining:
             tmp_path, MLCLModel.from_features(8, list("abcd")), features, max_steps=12, learning_rate=1e-2
         )
         for trainer in (images, vectors):
+            before = trainer.evaluate()["eval_loss"]
             trainer.train()
-            losses = logged(trainer, "loss")
-            assert np.mean(losses[-3:]) < np.mean(losses[:3])
+            assert trainer.evaluate()["eval_loss"] < 0.9 * before
 
     def test_only_what_the_loss_uses_is_trained(self, tmp_path):
         for loss, trained in {
@@ -257,6 +258,21 @@ class TestTraining:
         first, second = seen[:2], seen[2:4]
         assert sorted(chain(*first)) == sorted(chain(*second))
         assert first != second
+
+    def test_a_single_step_trains(self, tmp_path):
+        trainer = trainer_for(tmp_path, max_steps=1)
+        before = trainer.model.prototypes.weight.detach().clone()
+        trainer.train()
+        assert not torch.equal(trainer.model.prototypes.weight, before)
+        assert trainer.args.get_warmup_steps(19) == 0
+        assert [trainer.args.get_warmup_steps(steps) for steps in (20, 21, 100)] == [1, 2, 5]
+
+    def test_rows_that_fill_no_batch_are_mentioned_where_they_are_many(self, tmp_path, caplog):
+        trainer_for(tmp_path, rows=text_rows(24)).get_train_dataloader()
+        assert "8 of 24 training rows are left out in every epoch, since they do not fill a batch of 16" in caplog.text
+        caplog.clear()
+        trainer_for(tmp_path, rows=text_rows(33)).get_train_dataloader()
+        assert not caplog.text
 
     def test_logs_hold_nothing_of_an_earlier_training(self, tmp_path):
         trainer = trainer_for(tmp_path, loss="reg", logging_steps=2)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from typing import Any
 
+from hf_mlcl.files import strict_json
+
 
 def print_json(content: Any) -> None:
     """Print anything as JSON, to be read by a program."""
-    print(json.dumps(content, indent=1, ensure_ascii=False, default=str))
+    print(strict_json(content))
 
 
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[Any]], title: str = "") -> None:

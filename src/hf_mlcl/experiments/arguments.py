@@ -36,7 +36,11 @@ class ExperimentArguments:
         linear_optimizer: Their optimizer: adamw, adam, rmsprop or sgd.
         linear_epochs: Their epochs.
         augmented_passes: Passes of augmented images that the heads learn from in turn; 0 for the plain images.
+        thresholds: What the saved classifier decides by: ``"half"``, as the study, or thresholds tuned on validation
+            for ``"macro_f1"`` or ``"micro_f1"``. Scores that the study reports are those of 0.5 in any case.
         single_label: Whether every row has exactly one label: the largest score counts, and accuracy is reported.
+        export: Whether to write what other people need as well: ``backbone/``, which loads without this package, and
+            pictures of the space on the card.
         plugins: Modules or Python files to import first, which register losses of one's own.
         overwrite: Whether to begin anew in a folder with checkpoints of an earlier run, which are then deleted.
         text_column: Own data: the column with texts, where it is not found by itself.
@@ -86,7 +90,11 @@ class ExperimentArguments:
     augmented_passes: int = field(
         default=0, metadata={"help": "Passes of augmented images for the linear evaluation; 0: plain images."}
     )
+    thresholds: Literal["half", "macro_f1", "micro_f1"] = field(
+        default="half", metadata={"help": "What the classifier decides by: 0.5, or tuned on validation for a metric."}
+    )
     single_label: bool = field(default=False, metadata={"help": "Every row has exactly one label."})
+    export: bool = field(default=True, metadata={"help": "Write the plain backbone, and pictures on the card."})
     plugins: list[str] | None = field(
         default=None, metadata={"help": "Modules or Python files that register losses of your own."}
     )
@@ -115,6 +123,7 @@ class ExperimentArguments:
             ("size", ("full", "small")),
             ("pooling", ("first", "mean")),
             ("evaluation", ("auto", "linear", "direct")),
+            ("thresholds", ("half", "macro_f1", "micro_f1")),
         ):
             if getattr(self, name) not in known:
                 raise ValueError(f"{name} must be one of {', '.join(known)}; got {getattr(self, name)!r}.")

@@ -22,7 +22,8 @@ def own_recipe(data: OwnData, corpus: str, backbone: str | None = None) -> Recip
     """Settings that suit the size of the data; every one can be changed.
 
     Contrastive losses get a batch of about a twentieth of the rows, between 16 and 256, since they learn from pairs;
-    losses on logits at most 32. The number of epochs makes about 1,500 steps, between 3 and 40 epochs.
+    losses on logits at most 32. The number of epochs makes about 1,500 steps, between 3 and 40 epochs. The classifier
+    decides by thresholds that are tuned on validation, so that rare labels are found.
 
     Args:
         data: The data.
@@ -45,6 +46,7 @@ def own_recipe(data: OwnData, corpus: str, backbone: str | None = None) -> Recip
         "save_total_limit": 1,
         "report_to": "none",
         "logging_steps": 25,
+        "thresholds": "macro_f1",
     }
     if data.kind == "text":
         settings |= {"max_length": _tokens(data), "learning_rate": 1e-3 if small else 5e-5}

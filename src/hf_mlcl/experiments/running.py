@@ -23,17 +23,17 @@ from torch import Tensor
 from transformers import PrinterCallback, ProgressCallback, set_seed
 
 from hf_mlcl import ContrastiveMultiLabelTrainer, MLCLForImageClassification, MLCLForSequenceClassification
-from hf_mlcl.evaluation import linear_evaluate, space_quality
+from hf_mlcl.evaluation import linear_evaluate, space_quality, tune_thresholds
 from hf_mlcl.experiments.arguments import ExperimentArguments
 from hf_mlcl.experiments.checking import check_experiment, evaluates_linearly, linear_config
 from hf_mlcl.experiments.checkpoints import StatisticsInCheckpoints, starting_checkpoint
 from hf_mlcl.experiments.decisions import save_decisions
 from hf_mlcl.experiments.inputs import Inputs, load_data, prepare_inputs
 from hf_mlcl.experiments.prediction import SINGLE_LABEL
-from hf_mlcl.files import whole_file
-from hf_mlcl.hub import ModelReport, SplitScores, push_folder, write_model_card
-from hf_mlcl.hub.report import hub_id
-from hf_mlcl.metrics import compute_single_label_metrics, decide, f1, multilabel_metrics, sigmoid
+from hf_mlcl.files import strict_json, whole_file
+from hf_mlcl.hub import ModelReport, SplitScores, export_encoder, push_folder, write_model_card
+from hf_mlcl.hub.report import calibrated, hub_id
+from hf_mlcl.metrics import compute_single_label_metrics, decide, decision_metrics, f1, multilabel_metrics, sigmoid
 from hf_mlcl.training import ContrastiveTrainingArguments
 from hf_mlcl.training.report import training_report
 from hf_mlcl.training.rows import label_counts
@@ -56,7 +56,8 @@ class ExperimentResult:
     Attributes:
         metrics: ``validation_...`` and ``test_...`` (micro_f1, macro_f1, hamming_loss, mAP, ...; accuracy for data with
             one label a row), ``alignment`` and ``uniformity`` of the test features, ``train_loss``, and ``prr`` where
-            the loss has one. A joined loss adds ``direct_...``: the scores of its own logits.
+            the loss has one. A joined loss adds ``direct_...``: the scores of its own logits; tuned thresholds add
+            ``tuned_test_...``: the scores of what the saved classifier decides. All others are those of 0.5.
         per_label: For each label its name, training rows (``train_rows``) and test F1 (``f1``).
         seconds: Time spent on ``data``, ``train``, ``evaluate``, and in ``total``.
         folder: Where everything was saved.
@@ -73,15 +74,15 @@ class ExperimentResult:
 
     def save(self) -> None:
         """Write ``metrics.json``, whole or not at all."""
-        content = json.dumps({**dataclasses.asdict(self), "folder": str(self.folder)}, indent=1, default=str)
         with whole_file(self.folder / METRICS_FILE) as draft:
-            draft.write_text(content)
+            draft.write_text(strict_json(dataclasses.asdict(self)), encoding="utf-8")
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> ExperimentResult:
         """Read back the result of a finished experiment."""
-        content = json.loads((Path(folder) / METRICS_FILE).read_text())
-        return cls(**{**content, "folder": Path(folder)})
+        content = json.loads((Path(folder) / METRICS_FILE).read_text(encoding="utf-8"))
+        metrics = {name: float("nan") if value is None else value for name, value in content["metrics"].items()}
+        return cls(**{**content, "metrics": metrics, "folder": Path(folder)})
 
 
 def run_experiment(
@@ -94,7 +95,8 @@ def run_experiment(
     """Train an encoder, evaluate it as the study does for its kind of loss, and save everything.
 
     ``training.output_dir`` gets ``encoder/``, ``classifier/``, ``metrics.json``, ``test_decisions.npz`` (what was
-    decided for each test row) and the checkpoints. It works in one process or in many, of which the first writes.
+    decided for each test row at 0.5) and the checkpoints; with ``experiment.export`` also ``backbone/``, the encoder
+    for people without this package. It works in one process or in many, of which the first writes.
     ``training.resume_from_checkpoint`` (a folder, or ``"last"``) goes on with an interrupted training.
 
     Args:
@@ -110,7 +112,7 @@ def run_experiment(
         >>> settings |= {"output_dir": tempfile.mkdtemp(), "report_to": "none", "use_cpu": True}
         >>> result = run_experiment(*build_experiment(Recipe("toy_text"), settings), quiet=True)
         >>> sorted(path.name for path in result.folder.iterdir() if "checkpoint" not in path.name)
-        ['classifier', 'encoder', 'metrics.json', 'test_decisions.npz']
+        ['backbone', 'classifier', 'encoder', 'metrics.json', 'test_decisions.npz']
     """
     seconds: dict[str, float] = {}
     start = time.perf_counter()
@@ -159,12 +161,9 @@ def run_experiment(
         _save_model(evaluated.classifier, inputs.processor, result.folder / "classifier")
         save_decisions(result.folder, *evaluated.test)
         result.save()
-        try:
-            write_model_card(result.folder / "classifier", _report(trainer, evaluated, experiment))
-        except Exception as error:  # everything is there but the card, which is not worth a failed training
-            logger.warning("The classifier has no model card, since it could not be written: %s", error)
-        if push:
-            _push(result.folder / "classifier", training)
+    _prepare_for_others(trainer, inputs, evaluated, experiment)
+    if trainer.is_world_process_zero() and push:
+        _push(result.folder / "classifier", training)
     return result
 
 
@@ -218,6 +217,11 @@ def _evaluate(trainer: ContrastiveMultiLabelTrainer, inputs: Inputs, experiment:
         setattr(classifier.config, SINGLE_LABEL, True)
     elif experiment.single_label:
         classifier.config.problem_type = "single_label_classification"  # softmax and not sigmoid in a pipeline
+    elif experiment.thresholds != "half":
+        tuned = tune_thresholds(held_out["validation"][1], probabilities["validation"], objective=experiment.thresholds)
+        classifier.calibrate(tuned)
+        scores = decision_metrics(test_labels, tuned.decide(probabilities["test"]))
+        metrics |= {f"tuned_test_{name}": float(value) for name, value in scores.items()}
     decisions = decide(probabilities["test"])
     if experiment.single_label:
         decisions = np.eye(test_labels.shape[1], dtype=bool)[probabilities["test"].argmax(axis=1)]
@@ -287,6 +291,24 @@ def _check_splits(data: DatasetDict) -> None:
         raise ValueError(f"The corpus has no {' and no '.join(missing)} split, but {', '.join(data)} only.")
 
 
+def _prepare_for_others(
+    trainer: ContrastiveMultiLabelTrainer, inputs: Inputs, evaluated: _Evaluated, experiment: ExperimentArguments
+) -> None:
+    """Write the classifier's card and the plain backbone, by all ranks together, since pictures show features."""
+    folder = Path(trainer.args.output_dir)
+    try:
+        report = _report(trainer, evaluated, experiment)
+        if not trainer.is_world_process_zero():
+            return
+        write_model_card(folder / "classifier", report)
+        if experiment.export:
+            shutil.rmtree(folder / "backbone", ignore_errors=True)
+            export_encoder(trainer.model, folder / "backbone", inputs.processor, prototypes=trainer.uses_prototypes)
+            write_model_card(folder / "backbone", report)
+    except Exception as error:  # everything is trained, judged and saved: nothing of this is worth a failed run
+        logger.warning("The model is saved, but its card or its plain backbone could not be written: %s", error)
+
+
 def _save_model(model: Any, processor: Any, folder: Path) -> None:
     """Write a model with its processor beside its place, then put it there: never half a model."""
     draft = folder.with_name(folder.name + ".part")
@@ -300,13 +322,16 @@ def _save_model(model: Any, processor: Any, folder: Path) -> None:
 def _report(
     trainer: ContrastiveMultiLabelTrainer, evaluated: _Evaluated, experiment: ExperimentArguments
 ) -> ModelReport:
-    """The facts for the classifier's card."""
+    """The facts for a card."""
     corpus = str(experiment.corpus)
     name = Path(corpus).stem if Path(corpus).exists() else corpus
     scores = None if experiment.single_label else SplitScores("test", evaluated.test[0], evaluated.probabilities)
     title = f"{name}-{trainer.args.loss}"
     on_hub = hub_id(corpus) if "/" in corpus else None
-    return training_report(trainer, evaluation=scores, dataset=name, dataset_id=on_hub, name=title, figures=False)
+    report = training_report(
+        trainer, evaluation=scores, dataset=name, dataset_id=on_hub, name=title, figures=experiment.export
+    )
+    return calibrated(report, evaluated.classifier.config)
 
 
 # What is written down -------------------------------------------------------------------------------------------------

@@ -18,5 +18,8 @@ def print_summary(result: ExperimentResult) -> None:
     print(f"{'':<12}" + "".join(f"{name:>14}" for name in shown))
     for split in ("validation", "test"):
         print(f"{split:<12}" + "".join(f"{result.metrics[f'{split}_{name}']:>14.4f}" for name in shown))
+    if "tuned_test_micro_f1" in result.metrics:
+        found = (result.metrics.get(f"tuned_test_{name}") for name in shown)
+        print(f"{'test, tuned':<12}" + "".join(f"{'' if value is None else f'{value:.4f}':>14}" for value in found))
     times = ", ".join(f"{name} {value:.0f} s" for name, value in result.seconds.items())
     print(f"{times}\nEncoder, classifier and metrics.json are in {result.folder}")

@@ -26,7 +26,7 @@ def compare(
 ) -> Iterator[ExperimentResult]:
     """Train with one loss after the other, on the same data, with the same encoder and budget."""
     for loss in losses:
-        chosen = {**settings, "loss": loss, "output_dir": f"{output_dir}/{loss}", "overwrite": True}
+        chosen = {"export": False, **settings, "loss": loss, "output_dir": f"{output_dir}/{loss}", "overwrite": True}
         yield run_experiment(*build_experiment(study_recipe(corpus), chosen), quiet=True)
 
 

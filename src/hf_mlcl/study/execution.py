@@ -9,8 +9,9 @@ from typing import Any
 
 from hf_mlcl.study.specification import Run
 
-QUIET = {"report_to": "none", "disable_tqdm": True}
-"""A run's output is a file: no progress bars in it, and nothing sent to a tracker unless the study file says so."""
+QUIET = {"report_to": "none", "disable_tqdm": True, "export": False}
+"""A run's output is a file: no progress bars in it, nothing sent to a tracker, and nothing written for other people,
+unless the study file says so."""
 
 
 def run_experiment_of(run: Run, folder: Path) -> Mapping[str, Any]:

@@ -36,7 +36,7 @@ from typing import Any, Literal
 
 import psutil
 
-from hf_mlcl.files import whole_file
+from hf_mlcl.files import strict_json, whole_file
 from hf_mlcl.study.specification import ReportOptions, Run, Study, StudyError
 
 LEASE_SECONDS = 600.0
@@ -49,7 +49,7 @@ Ending = Literal["finished", "failed", "interrupted"]
 def write_json(path: Path, data: Any) -> None:
     """Write a file whole or not at all."""
     with whole_file(path) as draft:
-        draft.write_text(json.dumps(data, indent=1, default=str), encoding="utf-8")
+        draft.write_text(strict_json(data), encoding="utf-8")
 
 
 def read_json(path: Path) -> Any:

@@ -147,6 +147,12 @@ class ContrastiveTrainingArguments(TrainingArguments):
         # Of shares of all steps the number is not known yet: only equal ones are sure to meet.
         return self.save_steps == between if any(shares) else self.save_steps % between == 0
 
+    def get_warmup_steps(self, num_training_steps: int) -> int:
+        """HF's number; none where the share is less than a step, since a single step at rate 0 would teach nothing."""
+        if self.warmup_steps < 1 and self.warmup_steps * num_training_steps < 1:
+            return 0
+        return int(super().get_warmup_steps(num_training_steps))
+
     def follow_loss(self) -> None:
         """Take the schedule of this kind of loss, unless the user has chosen one; a search may change the loss."""
         if self._schedule_follows_loss:

@@ -80,9 +80,7 @@ def training_report(
         seconds=_seconds(state.log_history),
         energy=_energy(args.output_dir),
         versions=library_versions(),
-        prototypes=bool(
-            getattr(trainer.loss, "uses_prototypes", any(_kind(x) == "contrastive" for x in losses.values()))
-        ),
+        prototypes=trainer.uses_prototypes,
     )
     if isinstance(evaluation, LinearEvaluationResult) and evaluation.classifier is not None:
         report = calibrated(report, evaluation.classifier.config)

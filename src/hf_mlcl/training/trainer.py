@@ -45,6 +45,8 @@ from hf_mlcl.training.statistics import TrainingStatistics
 
 logger = logging.getLogger(__name__)
 
+MOST_DROPPED = 0.2
+"""Share of the training rows that may be left out of an epoch without a word."""
 _REAL_ROWS = "_real_rows"
 """Key under which a batch carries how many of all ranks' rows are examples and not copies that fill it up."""
 
@@ -145,6 +147,11 @@ class ContrastiveMultiLabelTrainer(Trainer):
         """Whether a loss of this kind takes part."""
         return any(loss.kind == kind for loss in self._losses())
 
+    @property
+    def uses_prototypes(self) -> bool:
+        """Whether the loss has a part for the labels' prototypes; otherwise they stay as they were drawn."""
+        return bool(getattr(self.loss, "uses_prototypes", self._uses("contrastive")))
+
     def _fit_model_to_loss(self, model: MLCLModel, args: ContrastiveTrainingArguments) -> MLCLModel:
         """Give the model what the loss needs, and keep still what it does not use."""
         if not isinstance(model, MLCLModel):
@@ -157,7 +164,7 @@ class ContrastiveMultiLabelTrainer(Trainer):
             model.add_classifier()
         # DDP waits for a gradient of every parameter that wants one.
         model.projection.requires_grad_(self._uses("contrastive"))
-        model.prototypes.requires_grad_(bool(getattr(self.loss, "uses_prototypes", self._uses("contrastive"))))
+        model.prototypes.requires_grad_(self.uses_prototypes)
         if model.classifier is not None:
             model.classifier.requires_grad_(self._uses("logit"))
         model.embedding_chunk_size = args.embedding_chunk_size
@@ -261,6 +268,12 @@ class ContrastiveMultiLabelTrainer(Trainer):
         before = self.args.dataloader_drop_last
         if self.args.drop_last_train_batch and (rows is None or rows >= whole_batch):
             self.args.dataloader_drop_last = True
+            if rows is not None and rows % whole_batch > MOST_DROPPED * rows:
+                logger.warning(
+                    "%d of %d training rows are left out in every epoch, since they do not fill a batch of %d. Use "
+                    "smaller batches, or drop_last_train_batch=False.",
+                    *(rows % whole_batch, rows, whole_batch),
+                )
         padded = self.args.world_size > 1 and rows is not None and not self.args.dataloader_drop_last
         # Counted here, since accelerate forgets it when an epoch is resumed in the middle.
         self._rows_of_last_train_batch = rows % whole_batch if padded and rows else 0

@@ -118,7 +118,7 @@ def test_recipe_on_two_ranks_shares_the_batch_and_writes_once(corpus, tmp_path, 
         "TOKENIZERS_PARALLELISM": "false",
     }
     done = subprocess.run(
-        [*command, *arguments(corpus, tmp_path, backbones)],
+        [*command, *arguments(corpus, tmp_path, backbones, export=True)],
         env=environment,
         cwd=tmp_path,
         capture_output=True,
@@ -129,6 +129,7 @@ def test_recipe_on_two_ranks_shares_the_batch_and_writes_once(corpus, tmp_path, 
     content = check_output(tmp_path / "run", corpus)
     assert content["settings"]["per_device_train_batch_size"] == 4
     assert done.stdout.count("Encoder, classifier and metrics.json are in") == 1
+    assert (tmp_path / "run" / "backbone" / "README.md").is_file()
 
 
 def test_the_package_has_the_recipes_themselves_and_the_repository_a_link_to_them():

@@ -94,6 +94,20 @@ def test_alignment_and_uniformity_of_each_loss(table):
     assert drawn == {"reg": [[-1.5, 1.0]], "wo_reg": [[-1.5, 1.0]]}  # uniformity, alignment: means over alpha
 
 
+def test_points_that_differ_in_other_arguments_too_make_no_line(tmp_path):
+    settings = {
+        "few": {"max_train_samples": 250},
+        "hot": {"temperature": 0.5, "max_train_samples": 1000},
+        "long": {"num_train_epochs": 20, "pretrained": False, "max_train_samples": 1000},
+        "short": {"num_train_epochs": 5, "pretrained": False, "temperature": 0.2},
+    }
+    metrics = {"test_macro_f1": 0.5, "prr": 0.4}
+    runs = [(run("toy_text", "reg", 0, name, **more), metrics) for name, more in settings.items()]
+    drawn, missing = save_figures(finished_study(tmp_path, runs), tmp_path / "figures")
+    assert drawn == {}
+    assert {"data_share", "epochs", "prr"} <= set(missing)
+
+
 def test_what_can_be_drawn_is_and_the_rest_says_what_it_needs(study, tmp_path):
     drawn, missing = save_figures(study, tmp_path / "all")
     assert set(drawn) == {"data_share", "epochs", "prr", "space", "alpha"}
@@ -108,3 +122,5 @@ def test_what_can_be_drawn_is_and_the_rest_says_what_it_needs(study, tmp_path):
     assert "several loss_kwargs.alpha" in missing["alpha"]
     with pytest.raises(ValueError, match="There is no figure beta"):
         save_figures(one, tmp_path, names=["beta"])
+    with pytest.raises(ValueError, match="There is no picture format 'doc'. There are .*png"):
+        save_figures(one, tmp_path, suffix="doc")

@@ -7,6 +7,7 @@ values that did best on validation.
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.backend_bases import FigureCanvasBase
 from matplotlib.figure import Figure
 
 from hf_mlcl.evaluation.figures import PALETTE, draw_prr
@@ -25,6 +27,8 @@ from hf_mlcl.study.table import SETTING, finished, scalars, select, study_table
 
 EPOCHS, TEMPERATURE, ALPHA = (SETTING + name for name in ("num_train_epochs", "temperature", "loss_kwargs.alpha"))
 SHARE = "share"
+
+logger = logging.getLogger(__name__)
 
 
 def draw_data_share(table: pd.DataFrame, metric: str = "macro_f1", select_by: str = "validation_micro_f1") -> Any:
@@ -104,6 +108,8 @@ def draw_curves(table: pd.DataFrame, x: str, argument: str, metric: str, x_label
         return None
     table = select(_alike(table, x, argument, [*panel, line]), select_by, keys=[*panel, line, x])
     table = table[table.groupby([*panel, line])[x].transform("nunique") > 1]  # a single point is no line
+    if table.empty:  # the points differ in other arguments too
+        return None
     style = METRICS.get(metric)
     factor = style.factor if style else 1.0
     figure, panels = _panels(table, panel)
@@ -158,6 +164,8 @@ def save_figures(
 ) -> tuple[dict[str, Path], dict[str, str]]:
     """Draw every figure that the finished runs of a study allow.
 
+    A figure that fails is logged as a warning, and the others are drawn.
+
     Args:
         study: The study.
         folder: Where the pictures go.
@@ -171,18 +179,26 @@ def save_figures(
     unknown = set(names or ()) - FIGURES.keys()
     if unknown:
         raise ValueError(f"There is no figure {', '.join(sorted(unknown))}. There are {', '.join(FIGURES)}.")
+    formats = FigureCanvasBase.get_supported_filetypes()
+    if suffix not in formats:
+        raise ValueError(f"There is no picture format {suffix!r}. There are {', '.join(sorted(formats))}.")
     done = finished(study_table(study) if table is None else table)
     drawn: dict[str, Path] = {}
     missing: dict[str, str] = {}
     for name in names or FIGURES:
         _, draw, needs = FIGURES[name]
-        figure = None if done.empty else draw(done, study.report.select_by)
-        if figure is None:
-            missing[name] = needs
-            continue
-        drawn[name] = Path(folder) / f"{name}.{suffix}"
-        with whole_file(drawn[name]) as draft:
-            figure.savefig(draft, dpi=150, format=suffix)
+        path = Path(folder) / f"{name}.{suffix}"
+        try:
+            figure = None if done.empty else draw(done, study.report.select_by)
+            if figure is None:
+                missing[name] = needs
+                continue
+            with whole_file(path) as draft:
+                figure.savefig(draft, dpi=150, format=suffix)
+        except Exception as error:  # a picture is no reason to lose the report of a study
+            logger.warning("The figure %s could not be drawn: %s: %s", name, type(error).__name__, error)
+        else:
+            drawn[name] = path
     return drawn, missing
 
 

@@ -41,20 +41,22 @@ def publishing_lock(study: Study) -> FileLock:
 def _write(study: Study, table: pd.DataFrame, per: str) -> list[Path]:
     paths = save_table(table, study.output_dir)
     tables = all_tables(study, table, per)
-    pictures, _ = save_figures(study, study.output_dir / "figures", table)
-    sections = [to_html(each) for each in tables]
-    sections += [html_picture(f"figures/{path.name}", FIGURES[name][0]) for name, path in pictures.items()]
     texts = {
         "report.md": "\n\n".join([f"# {study.name}", study.description, *map(to_markdown, tables)]) + "\n",
         "report.tex": "\n\n".join(map(to_latex, tables)) + "\n",
-        "report.html": html_page(study.name, study.description, sections),
     }
-    for name, text in texts.items():
-        path = study.output_dir / name
-        with whole_file(path) as draft:
-            draft.write_text(text, encoding="utf-8")
-        paths.append(path)
-    return [*paths, *pictures.values()]
+    paths += [_write_text(study.output_dir / name, text) for name, text in texts.items()]
+    pictures, _ = save_figures(study, study.output_dir / "figures", table)
+    sections = [to_html(each) for each in tables]
+    sections += [html_picture(f"figures/{path.name}", FIGURES[name][0]) for name, path in pictures.items()]
+    page = html_page(study.name, study.description, sections)
+    return [*paths, _write_text(study.output_dir / "report.html", page), *pictures.values()]
+
+
+def _write_text(path: Path, text: str) -> Path:
+    with whole_file(path) as draft:
+        draft.write_text(text, encoding="utf-8")
+    return path
 
 
 def all_tables(study: Study, table: pd.DataFrame, per: str = "metric") -> list[ReportTable]:

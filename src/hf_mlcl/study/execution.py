@@ -7,10 +7,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from hf_mlcl.study.environment import environment
 from hf_mlcl.study.specification import Run
 
 QUIET = {"report_to": "none", "disable_tqdm": True}
 """A run's output is a file: no progress bars in it, and nothing sent to a tracker unless the study file says so."""
+
+LAUNCHER_VARIABLES = ("LOCAL_RANK", "WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")
+"""What accelerate takes for a sign that processes train together."""
 
 
 def run_experiment_of(run: Run, folder: Path) -> Mapping[str, Any]:
@@ -32,6 +36,20 @@ def run_experiment_of(run: Run, folder: Path) -> Mapping[str, Any]:
     # HF counts the training loss from where a training was resumed: it would depend on interruptions.
     metrics = {name: value for name, value in result.metrics.items() if name != "train_loss"}
     return {"metrics": metrics, "seconds": result.seconds, "settings": result.settings}
+
+
+def check_arguments(run: Run) -> None:
+    """Build the arguments of a run as `run_experiment_of` will, without a look at data, models or devices.
+
+    Raises:
+        ValueError: What is wrong with them.
+    """
+    from hf_mlcl.experiments import build_experiment, study_recipe
+
+    settings = {**QUIET, **run.arguments, "output_dir": "", "use_cpu": True}  # a GPU is the run's own process's
+    # A worker that a launcher started must not wait for others here: workers do not know each other.
+    with environment(dict.fromkeys(LAUNCHER_VARIABLES)):
+        build_experiment(study_recipe(settings["corpus"]), settings)
 
 
 def expanded(path: str) -> str:

@@ -34,6 +34,16 @@ KINDS = ("contrastive", "logit")
 TESTS = ("auto", "seeds", "examples", "none")
 KEEP = ("results", "models", "everything")
 RECIPE_SEARCH = "recipe"
+SCORES = (
+    *("micro_f1", "macro_f1", "hamming_loss", "mAP", "accuracy", "subset_accuracy"),
+    *("micro_precision", "micro_recall", "macro_precision", "macro_recall"),
+)
+"""What is measured of validation and of test."""
+RUN_METRICS = (
+    *(f"{split}_{score}" for split in ("validation", "test", "direct_validation", "direct_test") for score in SCORES),
+    *("alignment", "uniformity", "prr"),
+)
+"""Every metric that a run may have, ``direct_`` those of a classifier that was trained with the encoder."""
 RESERVED = {
     "seed": "the study sets it: list them under `seeds`",
     "data_seed": "the study sets it: list them under `seeds`",
@@ -179,7 +189,7 @@ class _Reader:
         self.source = source
         self.document = document
         self.known = known_arguments()
-        self._losses_built: set[str] = set()
+        self._checked: set[str] = set()
         self.last_block = self._apply(changes)
 
     def error(self, where: str, message: str) -> StudyError:
@@ -222,8 +232,8 @@ class _Reader:
             values, search, from_recipe = _merged([*layers, *chosen, self.last_block])
             for choice in _choices(search, self._recipe_points(values, search) if from_recipe else [{}]):
                 arguments = _nested({**values, **choice, "seed": seed})
-                self._check_loss(arguments, f"losses.{loss}")
                 runs.append(Run(corpus, loss, setting, seed, arguments, choice))
+                self._check_run(runs[-1])
         if not runs:
             raise self.error("overrides", "every run is skipped; nothing is left to do.")
         return runs
@@ -297,6 +307,9 @@ class _Reader:
             self._check_key(options.test, TESTS, "report.test", what="test")
         if isinstance(options.metrics, str) or not all(isinstance(metric, str) for metric in options.metrics):
             raise self.error("report.metrics", f"must be a list of names; it is {options.metrics!r}.")
+        for metric in options.metrics:
+            self._check_key(metric, (*SCORES, *RUN_METRICS), "report.metrics", what="metric")
+        self._check_key(options.select_by, RUN_METRICS, "report.select_by", what="metric")
         if not isinstance(options.level, float) or not 0 < options.level < 1:
             raise self.error("report.level", f"must lie between 0 and 1, such as 0.05; it is {options.level!r}.")
         return dataclasses.replace(options, metrics=tuple(options.metrics))
@@ -358,7 +371,8 @@ class _Reader:
     def _check_key(self, key: Any, valid: Sequence[str], where: str, what: str = "key") -> None:
         if key in valid:
             return
-        nearest = sorted(valid, key=lambda name: -difflib.SequenceMatcher(None, str(key), name).ratio())
+        alike = {name: difflib.SequenceMatcher(None, str(key).lower(), name.lower()).ratio() for name in valid}
+        nearest = sorted(valid, key=lambda name: -alike[name])
         listed = ", ".join(nearest[:8]) + (f" and {len(nearest) - 8} more" if len(nearest) > 8 else "")
         raise self.error(where, f"there is no {what} {key!r}. Nearest: {listed}.")
 
@@ -370,17 +384,17 @@ class _Reader:
         except ValueError as error:
             raise self.error(f"losses.{name}", str(error)) from error
 
-    def _check_loss(self, arguments: Mapping[str, Any], where: str) -> None:
-        from hf_mlcl.losses import build_loss
+    def _check_run(self, run: Run) -> None:
+        """Build all arguments of a run once, whatever its seed: what is out of range is found before the first run."""
+        from hf_mlcl.study.execution import check_arguments
 
-        settings = arguments.get("loss_kwargs") or {}
-        key = json.dumps([arguments["loss"], settings], sort_keys=True)
-        if key not in self._losses_built:
+        key = json.dumps({**run.arguments, "seed": 0}, sort_keys=True)
+        if key not in self._checked:
             try:
-                build_loss(arguments["loss"], **settings)
+                check_arguments(run)
             except (TypeError, ValueError) as error:
-                raise self.error(where, str(error)) from error
-            self._losses_built.add(key)
+                raise self.error(f"run {run.title}", str(error)) from error
+            self._checked.add(key)
 
     # Changes from the command line --------------------------------------------------------------------------------
 

@@ -29,6 +29,7 @@ def run_experiment_of(run: Run, folder: Path) -> Mapping[str, Any]:
     """
     from hf_mlcl.experiments import build_experiment, run_experiment, study_recipe
 
+    _disable_progress_bars()
     settings = {**QUIET, **run.arguments, "output_dir": str(folder), "resume_from_checkpoint": "last"}
     if settings.get("data_dir"):
         settings["data_dir"] = expanded(settings["data_dir"])
@@ -36,6 +37,15 @@ def run_experiment_of(run: Run, folder: Path) -> Mapping[str, Any]:
     # HF counts the training loss from where a training was resumed: it would depend on interruptions.
     metrics = {name: value for name, value in result.metrics.items() if name != "train_loss"}
     return {"metrics": metrics, "seconds": result.seconds, "settings": result.settings}
+
+
+def _disable_progress_bars() -> None:
+    """Those of the libraries below; the trainer's own is a matter of its arguments."""
+    import datasets
+    from transformers.utils import logging
+
+    datasets.disable_progress_bars()
+    logging.disable_progress_bar()  # of huggingface_hub too
 
 
 def check_arguments(run: Run) -> None:

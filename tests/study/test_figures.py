@@ -122,5 +122,5 @@ def test_what_can_be_drawn_is_and_the_rest_says_what_it_needs(study, tmp_path):
     assert "several loss_kwargs.alpha" in missing["alpha"]
     with pytest.raises(ValueError, match="There is no figure beta"):
         save_figures(one, tmp_path, names=["beta"])
-    with pytest.raises(ValueError, match="There is no picture format 'doc'. There are .*png"):
+    with pytest.raises(ValueError, match="There is no picture format 'doc'"):
         save_figures(one, tmp_path, suffix="doc")

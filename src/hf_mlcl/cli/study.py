@@ -91,6 +91,7 @@ def run(
     lease: Annotated[
         float, typer.Option(min=1, help="Seconds without a sign after which a worker on another machine is dead.")
     ] = 600.0,
+    as_json: AsJson = False,
 ) -> None:
     """Do what is left of a study, and print its tables.
 
@@ -100,7 +101,7 @@ def run(
     from hf_mlcl.study import run_study
 
     study = _loaded(file, changes)
-    console = Console()
+    console = Console(stderr=as_json)  # stdout is for the JSON alone
     console.print(f"{escape(study.name)}: {len(study.runs)} runs in {escape(str(study.output_dir))}", highlight=False)
     try:
         with _progress(console) as notify:
@@ -112,8 +113,14 @@ def run(
     console.print(f"{outcome.finished} of {outcome.total} runs are finished, {outcome.failed} failed.")
     if left:
         console.print(f"{left} are with other workers; see `hf-mlcl study status`.")
-    if outcome.finished:
-        _publish_and_print(console, study)
+    paths, tables = _published(study) if outcome.finished else ([], [])
+    if as_json:
+        counts = {"total": outcome.total, "finished": outcome.finished, "failed": outcome.failed}
+        print_json({"folder": study.output_dir, **counts, "tables": _values(tables)})
+    elif paths:
+        for each in tables:
+            _print_table(console, each)
+        console.print(f"In {study.output_dir}: {', '.join(path.name for path in paths)}", markup=False, soft_wrap=True)
     if outcome.failed:
         console.print("`hf-mlcl study status` names the errors; --retry-failed tries those runs again.")
         raise typer.Exit(SOME_FAILED)
@@ -165,18 +172,14 @@ def table(
     """
     from hf_mlcl.study.publishing import all_tables, publish
     from hf_mlcl.study.rendering import to_html, to_latex, to_markdown
-    from hf_mlcl.study.report import report_values
-    from hf_mlcl.study.table import finished, study_table
 
     study = _planned(file, changes)
+    _expect_results(study, file)
     console = Console()
-    if not (study.output_dir / "plan.json").exists() or finished(study_table(study)).empty:
-        say(f"No run is finished yet: start them with `hf-mlcl study run {file}`.")
-        raise typer.Exit(1)
     paths, runs = publish(study, per.value)
     tables = all_tables(study, runs, per.value)
     if as_json:
-        print_json({each.title: report_values(each) for each in tables})
+        print_json(_values(tables))
     elif output_format is TableFormat.terminal:
         for each in tables:
             _print_table(console, each)
@@ -205,6 +208,7 @@ def figures(
     from hf_mlcl.study.publishing import publishing_lock
 
     study = _planned(file, changes)
+    _expect_results(study, file)
     folder = output or study.output_dir / "figures"
     try:
         with publishing_lock(study):
@@ -287,6 +291,15 @@ def _planned(file: str, changes: list[str] | None) -> Study:
     return study
 
 
+def _expect_results(study: Study, file: str) -> None:
+    """End the program where no run is finished, before anything is written."""
+    from hf_mlcl.study.table import finished, study_table
+
+    if not (study.output_dir / "plan.json").exists() or finished(study_table(study)).empty:
+        say(f"No run is finished yet: start them with `hf-mlcl study run {file}`.")
+        raise typer.Exit(1)
+
+
 def _fail(message: str) -> NoReturn:
     say(f"hf-mlcl: {message}")
     raise typer.Exit(WRONG_FILE)
@@ -298,7 +311,8 @@ def _progress(console: Console) -> Iterator[Callable[[str, Progress], None]]:
     if not console.is_terminal:
 
         def log(line: str, progress: Progress) -> None:
-            print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} [{progress.finished}/{progress.total}] {line}", flush=True)
+            counted = f"[{progress.finished}/{progress.total}]"
+            print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {counted} {line}", file=console.file, flush=True)
 
         yield log
         return
@@ -319,14 +333,19 @@ def _progress(console: Console) -> Iterator[Callable[[str, Progress], None]]:
         yield show
 
 
-def _publish_and_print(console: Console, study: Study) -> None:
+def _published(study: Study) -> tuple[list[Path], list[ReportTable]]:
+    """The files that are written of a study, and the tables of its metrics."""
     from hf_mlcl.study.publishing import publish
     from hf_mlcl.study.report import report_tables
 
     paths, runs = publish(study)
-    for each in report_tables(study, runs):
-        _print_table(console, each)
-    console.print(f"In {study.output_dir}: {', '.join(path.name for path in paths)}", markup=False, soft_wrap=True)
+    return paths, report_tables(study, runs)
+
+
+def _values(tables: list[ReportTable]) -> dict[str, Any]:
+    from hf_mlcl.study.report import report_values
+
+    return {each.title: report_values(each) for each in tables}
 
 
 def _print_table(console: Console, table: ReportTable) -> None:

@@ -78,8 +78,25 @@ def test_macro_f1_against_epochs_only_of_runs_from_random_weights(table):
 
 
 def test_prr_against_temperature(table):
-    drawn = lines(draw_prr_by_temperature(table))
-    np.testing.assert_allclose(drawn["toy_text, reg"], [[t, 100 * (0.46 - 0.2 * t)] for t in (0.05, 0.1, 0.2, 0.5)])
+    figure = draw_prr_by_temperature(table)
+    assert [axes.get_title() for axes in figure.axes] == ["toy_text", "toy_images"]
+    temperatures = [0.05, 0.1, 0.2, 0.5]
+    np.testing.assert_allclose(lines(figure)["reg"], [[t, 100 * (0.46 - 0.2 * t)] for t in temperatures])
+    for axes in figure.axes:
+        assert axes.get_xticks().tolist() == temperatures
+        assert [tick.get_text() for tick in axes.get_xticklabels()] == ["0.05", "0.1", "0.2", "0.5"]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["reg"]  # no point of an unnamed corpus
+
+
+@pytest.mark.parametrize("draw", [draw_data_share, draw_epochs, draw_prr_by_temperature, draw_alpha])
+def test_every_line_has_a_band_of_one_standard_deviation_over_seeds(draw, table):
+    figure = draw(table)
+    for axes in figure.axes:
+        assert len(axes.lines) == len(axes.collections) > 0
+    if draw is draw_prr_by_temperature:
+        (band,) = figure.axes[0].collections[0].get_paths()
+        at_one_tenth = band.vertices[band.vertices[:, 0] == 0.1][:, 1]
+        np.testing.assert_allclose([at_one_tenth.min(), at_one_tenth.max()], [43, 45])  # seeds have 43, 44, 45 %
 
 
 def test_macro_f1_against_alpha(table):

@@ -18,7 +18,7 @@ import pandas as pd
 from matplotlib.backend_bases import FigureCanvasBase
 from matplotlib.figure import Figure
 
-from hf_mlcl.evaluation.figures import PALETTE, draw_prr
+from hf_mlcl.evaluation.figures import PALETTE
 from hf_mlcl.files import whole_file
 from hf_mlcl.study.cost import split_sizes
 from hf_mlcl.study.report import METRICS, corpus_title, metric_title
@@ -51,17 +51,19 @@ def draw_alpha(table: pd.DataFrame, metric: str = "macro_f1", select_by: str = "
     return draw_curves(table, ALPHA, "loss_kwargs.alpha", metric, "alpha", select_by)
 
 
-def draw_prr_by_temperature(table: pd.DataFrame) -> Figure | None:
-    """The Positive Regularisation Ratio at the end of training against temperature, a line a corpus and loss."""
-    if "prr" not in table or TEMPERATURE not in table:
-        return None
-    table = _alike(table.dropna(subset=["prr", TEMPERATURE]), TEMPERATURE, "temperature", ["corpus", "loss"])
-    means = table.pivot_table(index=TEMPERATURE, columns=["corpus", "loss"], values="prr")
-    means = means.dropna(axis=1)
-    if len(means) < 2 or means.empty:
-        return None
-    ratios = {f"{corpus_title(corpus)}, {loss}": means[corpus, loss].to_numpy() for corpus, loss in means.columns}
-    return draw_prr([float(value) for value in means.index], ratios)
+def draw_prr_by_temperature(table: pd.DataFrame, select_by: str = "validation_micro_f1") -> Figure | None:
+    """The Positive Regularisation Ratio at the end of training against temperature.
+
+    The paper's 38 % at 0.1 are not drawn: it does not say on which corpus they were measured.
+    """
+    figure = draw_curves(table, TEMPERATURE, "temperature", "prr", "temperature", select_by)
+    for axes in figure.axes if figure else ():
+        temperatures = sorted({float(value) for line in axes.lines for value in np.asarray(line.get_xdata())})
+        axes.set_xscale("log")
+        axes.set_xticks(temperatures, [f"{value:g}" for value in temperatures])
+        axes.minorticks_off()
+        axes.set_ylim(bottom=0)
+    return figure
 
 
 def draw_space(table: pd.DataFrame) -> Figure | None:
@@ -138,7 +140,7 @@ FIGURES: dict[str, tuple[str, Callable[[pd.DataFrame, str], Figure | None], str]
     ),
     "prr": (
         "Positive Regularisation Ratio against temperature",
-        lambda table, select_by: draw_prr_by_temperature(table),
+        lambda table, select_by: draw_prr_by_temperature(table, select_by=select_by),
         "contrastive runs with several temperature",
     ),
     "space": (

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from hf_mlcl.cli.study import study_app
-from hf_mlcl.study import WorkList
+from hf_mlcl.study import WorkList, load_study
 from hf_mlcl.study.worklist import Worker
 from study.made import finished_study, run
 
@@ -141,3 +141,27 @@ def test_the_program_ends_without_a_word_where_nobody_reads_on(arguments):
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
         ended = subprocess.run(command, stdout=closed, stderr=subprocess.PIPE, text=True, env=environment)
     assert (ended.returncode, ended.stderr) == (1, "")
+
+
+@pytest.mark.parametrize("command", ["status", "table"])
+def test_what_is_printed_of_finished_runs_takes_neither_torch_nor_transformers(tmp_path, command):
+    (tmp_path / "mine.yaml").write_text(FILE)
+    runs = load_study(tmp_path / "mine.yaml").runs
+    metrics = {"test_macro_f1": 0.5, "alignment": 0.3, "uniformity": -1.0}
+    finished_study(tmp_path / "outputs/mine", [(run, metrics) for run in runs])
+    code = """if True:
+        import sys
+        sys.argv[0] = "hf-mlcl"
+        from hf_mlcl.cli import main
+        try:
+            main()
+        finally:
+            print(sorted({"torch", "transformers"} & set(sys.modules)), file=sys.stderr)
+        """
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    ended = subprocess.run(
+        [sys.executable, "-c", code, "study", command, "mine.yaml"],
+        cwd=tmp_path, env=environment, capture_output=True, text=True,
+    )  # fmt: skip
+    assert (ended.returncode, ended.stderr) == (0, "[]\n")
+    assert (tmp_path / "outputs/mine/figures/space.png").exists() is (command == "table")

@@ -260,7 +260,8 @@ def test_who_publishes_reads_the_runs_after_those_before_have_written_theirs(stu
 
 
 def test_everything_is_published(study):
-    paths, table = publish(study)
+    paths, table, tables = publish(study)
+    assert tables == [*report_tables(study), *space_tables(study)]
     assert list(table["id"]) == list(study_table(study)["id"])
     names = {path.name for path in paths}
     assert names >= {"runs.parquet", "runs.csv", "report.md", "report.tex", "report.html"}
@@ -274,7 +275,7 @@ def test_a_figure_that_fails_is_reported_and_costs_no_table_and_no_other_figure(
 
     monkeypatch.setitem(FIGURES, "space", ("Space", fail, "a pen"))
     monkeypatch.setitem(FIGURES, "alpha", ("Alpha", lambda table, select_by: Figure(), "nothing"))
-    paths, _ = publish(study)
+    paths = publish(study).paths
     assert {path.name for path in paths} >= {"report.md", "report.tex", "report.html", "alpha.png"}
     assert caplog.messages == ["The figure space could not be drawn: RuntimeError: no pen"]
     assert not (study.output_dir / "figures/space.png").exists()

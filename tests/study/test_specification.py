@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 
 import pytest
 
 from hf_mlcl.experiments.yaml_file import parse_yaml
 from hf_mlcl.metrics import multilabel_metrics
-from hf_mlcl.study import StudyError, load_study
+from hf_mlcl.study import StudyError, load_outline, load_study
 from hf_mlcl.study.execution import LAUNCHER_VARIABLES
 
 FILE = """
@@ -219,6 +220,17 @@ def test_a_wrong_change_is_named(write, change, said):
     with pytest.raises(StudyError, match="change") as caught:
         load_study(write(FILE), [change])
     assert said in str(caught.value)
+
+
+def test_the_outline_is_the_study_without_its_runs(write):
+    text = FILE + "description: Mine.\nkeep: results\nreport: {metrics: [mAP], level: 0.1}"
+    assert load_outline(write(text)) == dataclasses.replace(load_study(write(text)), runs=())
+
+
+def test_a_run_knows_the_kind_of_its_loss(write):
+    runs = load_study(write(FILE), ["losses=[bce, reg, reg+zlpr]"]).runs
+    kinds = {"bce": "logit", "reg": "contrastive", "reg+zlpr": "contrastive"}
+    assert {run.loss: run.kind for run in runs} == kinds
 
 
 def test_metrics_that_runs_have_may_be_reported(write):

@@ -99,6 +99,7 @@ def run(
     that are being done elsewhere are left alone, runs that were interrupted go on from their last checkpoint.
     """
     from hf_mlcl.study import run_study
+    from hf_mlcl.study.publishing import publish
 
     study = _loaded(file, changes)
     console = Console(stderr=as_json)  # stdout is for the JSON alone
@@ -113,14 +114,15 @@ def run(
     console.print(f"{outcome.finished} of {outcome.total} runs are finished, {outcome.failed} failed.")
     if left:
         console.print(f"{left} are with other workers; see `hf-mlcl study status`.")
-    paths, tables = _published(study) if outcome.finished else ([], [])
+    published = publish(study) if outcome.finished else None
     if as_json:
         counts = {"total": outcome.total, "finished": outcome.finished, "failed": outcome.failed}
-        print_json({"folder": study.output_dir, **counts, "tables": _values(tables)})
-    elif paths:
-        for each in tables:
+        print_json({"folder": study.output_dir, **counts, "tables": _values(published.tables if published else [])})
+    elif published:
+        for each in published.tables:
             _print_table(console, each)
-        console.print(f"In {study.output_dir}: {', '.join(path.name for path in paths)}", markup=False, soft_wrap=True)
+        names = ", ".join(path.name for path in published.paths)
+        console.print(f"In {study.output_dir}: {names}", markup=False, soft_wrap=True)
     if outcome.failed:
         console.print("`hf-mlcl study status` names the errors; --retry-failed tries those runs again.")
         raise typer.Exit(SOME_FAILED)
@@ -170,14 +172,13 @@ def table(
     Writes `runs.parquet` and `runs.csv` (every run a row), `report.md`, `report.tex`, `report.html` and the figures
     into the study's folder.
     """
-    from hf_mlcl.study.publishing import all_tables, publish
+    from hf_mlcl.study.publishing import publish
     from hf_mlcl.study.rendering import to_html, to_latex, to_markdown
 
     study = _planned(file, changes)
     _expect_results(study, file)
     console = Console()
-    paths, runs = publish(study, per.value)
-    tables = all_tables(study, runs, per.value)
+    paths, _, tables = publish(study, per.value)
     if as_json:
         print_json(_values(tables))
     elif output_format is TableFormat.terminal:
@@ -278,17 +279,17 @@ def _loaded(file: str, changes: list[str] | None) -> Study:
 
 def _planned(file: str, changes: list[str] | None) -> Study:
     """The study of a file or folder with the runs that were planned last, so that `--set` need not be repeated."""
-    from hf_mlcl.study import StudyError, WorkList
+    from hf_mlcl.study import StudyError, WorkList, load_outline
 
-    if Path(file).is_dir():
-        try:
+    try:
+        if Path(file).is_dir():
             return WorkList(file).study()
-        except StudyError as error:
-            _fail(str(error))
-    study = _loaded(file, changes)
-    if not changes and (study.output_dir / "plan.json").exists():
-        return replace(study, runs=WorkList(study.output_dir).study().runs)
-    return study
+        outline = None if changes else load_outline(file)
+        if outline and (outline.output_dir / "plan.json").exists():
+            return replace(outline, runs=WorkList(outline.output_dir).study().runs)
+    except StudyError as error:
+        _fail(str(error))
+    return _loaded(file, changes)
 
 
 def _expect_results(study: Study, file: str) -> None:
@@ -331,15 +332,6 @@ def _progress(console: Console) -> Iterator[Callable[[str, Progress], None]]:
             bar.update(task, completed=progress.finished, total=progress.total, description=now)
 
         yield show
-
-
-def _published(study: Study) -> tuple[list[Path], list[ReportTable]]:
-    """The files that are written of a study, and the tables of its metrics."""
-    from hf_mlcl.study.publishing import publish
-    from hf_mlcl.study.report import report_tables
-
-    paths, runs = publish(study)
-    return paths, report_tables(study, runs)
 
 
 def _values(tables: list[ReportTable]) -> dict[str, Any]:

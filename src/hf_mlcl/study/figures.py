@@ -18,7 +18,7 @@ import pandas as pd
 from matplotlib.backend_bases import FigureCanvasBase
 from matplotlib.figure import Figure
 
-from hf_mlcl.evaluation.figures import PALETTE
+from hf_mlcl.colours import PALETTE
 from hf_mlcl.files import whole_file
 from hf_mlcl.study.cost import split_sizes
 from hf_mlcl.study.report import METRICS, corpus_title, metric_title
@@ -33,6 +33,8 @@ logger = logging.getLogger(__name__)
 
 def draw_data_share(table: pd.DataFrame, metric: str = "macro_f1", select_by: str = "validation_micro_f1") -> Any:
     """A metric against the share of the training data (``max_train_samples``)."""
+    if f"{SETTING}max_train_samples" not in table:
+        return None
     with_share = table.assign(**{SHARE: [100 * _share(row) for row in table.to_dict("records")]})
     return draw_curves(with_share, SHARE, "max_train_samples", metric, "training data (%)", select_by)
 

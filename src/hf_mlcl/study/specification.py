@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import hashlib
 import itertools
 import json
@@ -70,6 +71,7 @@ class Run:
         seed: Of initialisation, order and dropout.
         arguments: Every argument that the file sets, by name.
         choice: The searched arguments' values in this run, by dotted name.
+        kind: Of the loss: ``"contrastive"`` or ``"logit"``. It stands here so that a report need not load losses.
     """
 
     corpus: str
@@ -78,6 +80,7 @@ class Run:
     seed: int
     arguments: Mapping[str, Any]
     choice: Mapping[str, Any] = field(default_factory=dict)
+    kind: str | None = None
 
     @property
     def id(self) -> str:
@@ -162,6 +165,22 @@ def load_study(path: str | Path, changes: Sequence[str] = ()) -> Study:
     Raises:
         StudyError: If anything in it is wrong, with the key and what would be right.
     """
+    return _reader(path, changes).study()
+
+
+def load_outline(path: str | Path) -> Study:
+    """Read what a study file says beside its runs: name, folder, report. It takes no time and leaves `runs` empty.
+
+    Args:
+        path: The file.
+
+    Raises:
+        StudyError: If anything of this is wrong.
+    """
+    return _reader(path).outline()
+
+
+def _reader(path: str | Path, changes: Sequence[str] = ()) -> _Reader:
     path = Path(path)
     try:
         document = parse_yaml(path.read_text(encoding="utf-8"))
@@ -173,7 +192,7 @@ def load_study(path: str | Path, changes: Sequence[str] = ()) -> Study:
         raise StudyError(f"{path} is not valid YAML: {error}") from error
     if not isinstance(document, dict):
         raise StudyError(f"{path} must be a mapping with the keys {', '.join(_TOP)}; it is {_kind(document)}.")
-    return _Reader(str(path), document, changes).study(path.stem)
+    return _Reader(path, document, changes)
 
 
 _TOP = (
@@ -185,27 +204,33 @@ _TOP = (
 class _Reader:
     """Reads one document; every error says where in which file."""
 
-    def __init__(self, source: str, document: dict[str, Any], changes: Sequence[str]) -> None:
+    def __init__(self, source: Path, document: dict[str, Any], changes: Sequence[str]) -> None:
         self.source = source
         self.document = document
-        self.known = known_arguments()
         self._checked: set[str] = set()
         self.last_block = self._apply(changes)
+
+    @functools.cached_property
+    def known(self) -> dict[str, Any]:
+        return known_arguments()  # loads the trainer, which a report does without
 
     def error(self, where: str, message: str) -> StudyError:
         return StudyError(f"{self.source}, {where}: {message}")
 
     # The file's parts ---------------------------------------------------------------------------------------------
 
-    def study(self, stem: str) -> Study:
+    def study(self) -> Study:
+        outline = self.outline()
+        return dataclasses.replace(outline, runs=tuple(self._runs()))
+
+    def outline(self) -> Study:
         for key in self.document:
             self._check_key(key, _TOP, "top level")
-        name = self._text("name", stem)
-        runs = self._runs()
+        name = self._text("name", self.source.stem)
         return Study(
             name=name,
             output_dir=Path(self._text("output_dir", f"outputs/{name}")).expanduser(),
-            runs=tuple(runs),
+            runs=(),
             description=" ".join(self._text("description", "").split()),
             report=self._report(),
             keep=self._keep(),
@@ -232,7 +257,7 @@ class _Reader:
             values, search, from_recipe = _merged([*layers, *chosen, self.last_block])
             for choice in _choices(search, self._recipe_points(values, search) if from_recipe else [{}]):
                 arguments = _nested({**values, **choice, "seed": seed})
-                runs.append(Run(corpus, loss, setting, seed, arguments, choice))
+                runs.append(Run(corpus, loss, setting, seed, arguments, choice, facts["kind"]))
                 self._check_run(runs[-1])
         if not runs:
             raise self.error("overrides", "every run is skipped; nothing is left to do.")

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import subprocess
+import sys
 
 import pytest
 from typer.testing import CliRunner
 
 from hf_mlcl.cli.study import study_app
-from hf_mlcl.study import WorkList
+from hf_mlcl.study import WorkList, load_study
 from hf_mlcl.study.worklist import Worker
 from study.made import finished_study, run
 
@@ -51,6 +55,12 @@ def test_a_file_alone_is_run_and_reported(call, tmp_path):
     assert WorkList(folder).study().runs[0].arguments["num_train_epochs"] == 2
     status = call("status", "mine.yaml")  # knows the runs that were planned, without --set
     assert "2 runs: 2 finished" in status.output
+    again = json.loads(call("mine.yaml", "--set", "num_train_epochs=2", "--json").stdout)
+    assert (again["total"], again["finished"], again["failed"]) == (2, 2, 0)
+    assert [cell["loss"] for cell in again["tables"]["Macro-F1 (%)"]] == ["bce", "reg"]
+    for log in folder.glob("runs/*/log.txt"):
+        assert "train_loss" in log.read_text()
+        assert not re.search(r"it/s|%\||\r", log.read_text()), "a run's output is plain lines, without progress bars"
 
 
 def test_status_counts_estimates_and_names_errors(call, study):
@@ -112,7 +122,46 @@ def test_what_is_wrong_is_said_and_the_exit_code_is_2(call, tmp_path, arguments,
     assert "Traceback" not in answer.output
 
 
-def test_a_study_that_has_not_begun_has_no_table(call, tmp_path):
+def test_a_study_that_has_not_begun_has_no_table_and_no_figures_and_is_left_as_it_is(call, tmp_path):
     (tmp_path / "mine.yaml").write_text(FILE)
-    assert "No run is finished yet" in call("table", "mine.yaml").stderr
+    for command in ("table", "figures"):
+        answer = call(command, "mine.yaml")
+        assert (answer.exit_code, answer.stdout) == (1, "")
+        assert "No run is finished yet: start them with `hf-mlcl study run mine.yaml`" in answer.stderr
+        assert [path.name for path in tmp_path.iterdir()] == ["mine.yaml"]
     assert "2 runs: 2 waiting" in call("status", "mine.yaml").output
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["corpora"], ["corpora", "--json"], ["study", "--help"]])
+def test_the_program_ends_without_a_word_where_nobody_reads_on(arguments):
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, "wb") as closed:
+        command = [sys.executable, "-m", "hf_mlcl", *arguments]
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+        ended = subprocess.run(command, stdout=closed, stderr=subprocess.PIPE, text=True, env=environment)
+    assert (ended.returncode, ended.stderr) == (1, "")
+
+
+@pytest.mark.parametrize("command", ["status", "table"])
+def test_what_is_printed_of_finished_runs_takes_neither_torch_nor_transformers(tmp_path, command):
+    (tmp_path / "mine.yaml").write_text(FILE)
+    runs = load_study(tmp_path / "mine.yaml").runs
+    metrics = {"test_macro_f1": 0.5, "alignment": 0.3, "uniformity": -1.0}
+    finished_study(tmp_path / "outputs/mine", [(run, metrics) for run in runs])
+    code = """if True:
+        import sys
+        sys.argv[0] = "hf-mlcl"
+        from hf_mlcl.cli import main
+        try:
+            main()
+        finally:
+            print(sorted({"torch", "transformers"} & set(sys.modules)), file=sys.stderr)
+        """
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    ended = subprocess.run(
+        [sys.executable, "-c", code, "study", command, "mine.yaml"],
+        cwd=tmp_path, env=environment, capture_output=True, text=True,
+    )  # fmt: skip
+    assert (ended.returncode, ended.stderr) == (0, "[]\n")
+    assert (tmp_path / "outputs/mine/figures/space.png").exists() is (command == "table")

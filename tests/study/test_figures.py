@@ -78,8 +78,25 @@ def test_macro_f1_against_epochs_only_of_runs_from_random_weights(table):
 
 
 def test_prr_against_temperature(table):
-    drawn = lines(draw_prr_by_temperature(table))
-    np.testing.assert_allclose(drawn["toy_text, reg"], [[t, 100 * (0.46 - 0.2 * t)] for t in (0.05, 0.1, 0.2, 0.5)])
+    figure = draw_prr_by_temperature(table)
+    assert [axes.get_title() for axes in figure.axes] == ["toy_text", "toy_images"]
+    temperatures = [0.05, 0.1, 0.2, 0.5]
+    np.testing.assert_allclose(lines(figure)["reg"], [[t, 100 * (0.46 - 0.2 * t)] for t in temperatures])
+    for axes in figure.axes:
+        assert axes.get_xticks().tolist() == temperatures
+        assert [tick.get_text() for tick in axes.get_xticklabels()] == ["0.05", "0.1", "0.2", "0.5"]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["reg"]  # no point of an unnamed corpus
+
+
+@pytest.mark.parametrize("draw", [draw_data_share, draw_epochs, draw_prr_by_temperature, draw_alpha])
+def test_every_line_has_a_band_of_one_standard_deviation_over_seeds(draw, table):
+    figure = draw(table)
+    for axes in figure.axes:
+        assert len(axes.lines) == len(axes.collections) > 0
+    if draw is draw_prr_by_temperature:
+        (band,) = figure.axes[0].collections[0].get_paths()
+        at_one_tenth = band.vertices[band.vertices[:, 0] == 0.1][:, 1]
+        np.testing.assert_allclose([at_one_tenth.min(), at_one_tenth.max()], [43, 45])  # seeds have 43, 44, 45 %
 
 
 def test_macro_f1_against_alpha(table):
@@ -92,6 +109,20 @@ def test_alignment_and_uniformity_of_each_loss(table):
     assert [axes.get_title() for axes in figure.axes] == ["toy_text", "toy_images"]
     drawn = {dots.get_label(): dots.get_offsets().tolist() for dots in figure.axes[0].collections}
     assert drawn == {"reg": [[-1.5, 1.0]], "wo_reg": [[-1.5, 1.0]]}  # uniformity, alignment: means over alpha
+
+
+def test_points_that_differ_in_other_arguments_too_make_no_line(tmp_path):
+    settings = {
+        "few": {"max_train_samples": 250},
+        "hot": {"temperature": 0.5, "max_train_samples": 1000},
+        "long": {"num_train_epochs": 20, "pretrained": False, "max_train_samples": 1000},
+        "short": {"num_train_epochs": 5, "pretrained": False, "temperature": 0.2},
+    }
+    metrics = {"test_macro_f1": 0.5, "prr": 0.4}
+    runs = [(run("toy_text", "reg", 0, name, **more), metrics) for name, more in settings.items()]
+    drawn, missing = save_figures(finished_study(tmp_path, runs), tmp_path / "figures")
+    assert drawn == {}
+    assert {"data_share", "epochs", "prr"} <= set(missing)
 
 
 def test_what_can_be_drawn_is_and_the_rest_says_what_it_needs(study, tmp_path):
@@ -108,3 +139,5 @@ def test_what_can_be_drawn_is_and_the_rest_says_what_it_needs(study, tmp_path):
     assert "several loss_kwargs.alpha" in missing["alpha"]
     with pytest.raises(ValueError, match="There is no figure beta"):
         save_figures(one, tmp_path, names=["beta"])
+    with pytest.raises(ValueError, match="There is no picture format 'doc'"):
+        save_figures(one, tmp_path, suffix="doc")

@@ -9,9 +9,11 @@ import threading
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 
 from hf_mlcl.experiments.decisions import save_decisions
 from hf_mlcl.study import publishing
+from hf_mlcl.study.figures import FIGURES
 from hf_mlcl.study.publishing import publish
 from hf_mlcl.study.rendering import html_page, to_html, to_latex, to_markdown
 from hf_mlcl.study.report import Cell, ReportTable, Row, report_tables, report_values, space_tables
@@ -258,9 +260,22 @@ def test_who_publishes_reads_the_runs_after_those_before_have_written_theirs(stu
 
 
 def test_everything_is_published(study):
-    paths, table = publish(study)
+    paths, table, tables = publish(study)
+    assert tables == [*report_tables(study), *space_tables(study)]
     assert list(table["id"]) == list(study_table(study)["id"])
     names = {path.name for path in paths}
     assert names >= {"runs.parquet", "runs.csv", "report.md", "report.tex", "report.html"}
     assert "A &amp; B." in (study.output_dir / "report.html").read_text()
     assert not list(study.output_dir.glob(".*part*"))
+
+
+def test_a_figure_that_fails_is_reported_and_costs_no_table_and_no_other_figure(study, monkeypatch, caplog):
+    def fail(table, select_by):
+        raise RuntimeError("no pen")
+
+    monkeypatch.setitem(FIGURES, "space", ("Space", fail, "a pen"))
+    monkeypatch.setitem(FIGURES, "alpha", ("Alpha", lambda table, select_by: Figure(), "nothing"))
+    paths = publish(study).paths
+    assert {path.name for path in paths} >= {"report.md", "report.tex", "report.html", "alpha.png"}
+    assert caplog.messages == ["The figure space could not be drawn: RuntimeError: no pen"]
+    assert not (study.output_dir / "figures/space.png").exists()

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+import os
+
 import pytest
 
 from hf_mlcl.experiments.yaml_file import parse_yaml
-from hf_mlcl.study import StudyError, load_study
+from hf_mlcl.metrics import multilabel_metrics
+from hf_mlcl.study import StudyError, load_outline, load_study
+from hf_mlcl.study.execution import LAUNCHER_VARIABLES
 
 FILE = """
 name: example
@@ -171,6 +176,22 @@ def test_changes_reach_every_place_of_the_file(write):
         ("corpora: [toy_text]\nlosses: [bce]\noverrides: [{when: {}, skip: true}]", "every run is skipped"),
         ("corpora: [toy_text]\nlosses: [bce]\nreport: {metric: [a]}", "no key 'metric'. Nearest: metrics"),
         ("corpora: [toy_text]\nlosses: [bce]\nreport: {test: t}", "no test 't'"),
+        ("corpora: [toy_text]\nlosses: [bce]\nreport: {metrics: [map]}", "no metric 'map'. Nearest: mAP"),
+        (
+            "corpora: [toy_text]\nlosses: [bce]\nreport: {select_by: micro_f1}",
+            "no metric 'micro_f1'. Nearest: test_micro_f1",
+        ),
+        (
+            "corpora: [toy_text]\nlosses: [bce]\ndefaults: {max_train_samples: -5}",
+            "toy_text bce seed 0: max_train_samples must be at least 1; got -5",
+        ),
+        (
+            "corpora: [toy_text]\nlosses: [reg]\ndefaults: {search: {num_train_epochs: [1, -1]}}",
+            "toy_text reg num_train_epochs=-1 seed 0: num_train_epochs must be above 0",
+        ),
+        ("corpora: [toy_text]\nlosses: [reg]\ndefaults: {linear_epochs: 0}", "linear_epochs must be at least 1; got 0"),
+        ("corpora: [toy_text]\nlosses: [reg]\ndefaults: {evaluation: direct}", "evaluation='direct' needs a loss on"),
+        ("corpora: [toy_text]\nlosses: [bce]\ndefaults: {optim: adamx}", "adamx"),
         ("corpora: [toy_text]\nlosses: [bce]\nreport: {level: 5}", "must lie between 0 and 1"),
         ("corpora: [toy_text]\nlosses: [bce]\ncorpora: [toy_images]", "stands here a second time"),
         ("corpora: [toy_text", "not valid YAML"),
@@ -199,6 +220,34 @@ def test_a_wrong_change_is_named(write, change, said):
     with pytest.raises(StudyError, match="change") as caught:
         load_study(write(FILE), [change])
     assert said in str(caught.value)
+
+
+def test_the_outline_is_the_study_without_its_runs(write):
+    text = FILE + "description: Mine.\nkeep: results\nreport: {metrics: [mAP], level: 0.1}"
+    assert load_outline(write(text)) == dataclasses.replace(load_study(write(text)), runs=())
+
+
+def test_a_run_knows_the_kind_of_its_loss(write):
+    runs = load_study(write(FILE), ["losses=[bce, reg, reg+zlpr]"]).runs
+    kinds = {"bce": "logit", "reg": "contrastive", "reg+zlpr": "contrastive"}
+    assert {run.loss: run.kind for run in runs} == kinds
+
+
+def test_metrics_that_runs_have_may_be_reported(write):
+    found = multilabel_metrics([[1, 0], [1, 1]], [[0.9, 0.6], [0.8, 0.7]])
+    names = [*found, "accuracy", *(f"validation_{name}" for name in found), "alignment", "uniformity", "prr"]
+    assert load_study(write(FILE), [f"report.metrics=[{', '.join(names)}]"]).report.metrics == tuple(names)
+
+
+def test_checking_waits_for_no_other_process_and_leaves_nothing_behind(write, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    for name in LAUNCHER_VARIABLES:  # as a launcher of sixteen workers sets them
+        monkeypatch.setenv(name, "16")
+    before = dict(os.environ)
+    path = write(FILE)
+    load_study(path, ["fp16=true"])  # which only the machine that does the runs can have
+    assert dict(os.environ) == before
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_missing_file_and_a_folder_are_named(tmp_path):

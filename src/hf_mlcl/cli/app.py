@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import Annotated, Any
 
 import typer
@@ -18,10 +19,23 @@ TRACEBACK = "HF_MLCL_TRACEBACK"
 class _Program(TyperGroup):
     """Failures that a person can mend end with their message and code 1; set HF_MLCL_TRACEBACK=1 to see where."""
 
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the program; it ends without a word where nobody reads on, as in ``hf-mlcl losses | head -1``."""
+        try:
+            try:
+                return super().main(*args, **kwargs)
+            finally:
+                sys.stdout.flush()  # here, where a closed pipe can be told from a failure
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at its end
+            sys.exit(1)
+
     def invoke(self, ctx: Any) -> Any:
         """Run a command."""
         try:
             return super().invoke(ctx)
+        except BrokenPipeError:
+            raise
         except (CorpusError, ValueError, OSError, ImportError) as error:
             if os.environ.get(TRACEBACK):
                 raise

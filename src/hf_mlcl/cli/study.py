@@ -91,6 +91,7 @@ def run(
     lease: Annotated[
         float, typer.Option(min=1, help="Seconds without a sign after which a worker on another machine is dead.")
     ] = 600.0,
+    as_json: AsJson = False,
 ) -> None:
     """Do what is left of a study, and print its tables.
 
@@ -98,9 +99,10 @@ def run(
     that are being done elsewhere are left alone, runs that were interrupted go on from their last checkpoint.
     """
     from hf_mlcl.study import run_study
+    from hf_mlcl.study.publishing import publish
 
     study = _loaded(file, changes)
-    console = Console()
+    console = Console(stderr=as_json)  # stdout is for the JSON alone
     console.print(f"{escape(study.name)}: {len(study.runs)} runs in {escape(str(study.output_dir))}", highlight=False)
     try:
         with _progress(console) as notify:
@@ -112,8 +114,15 @@ def run(
     console.print(f"{outcome.finished} of {outcome.total} runs are finished, {outcome.failed} failed.")
     if left:
         console.print(f"{left} are with other workers; see `hf-mlcl study status`.")
-    if outcome.finished:
-        _publish_and_print(console, study)
+    published = publish(study) if outcome.finished else None
+    if as_json:
+        counts = {"total": outcome.total, "finished": outcome.finished, "failed": outcome.failed}
+        print_json({"folder": study.output_dir, **counts, "tables": _values(published.tables if published else [])})
+    elif published:
+        for each in published.tables:
+            _print_table(console, each)
+        names = ", ".join(path.name for path in published.paths)
+        console.print(f"In {study.output_dir}: {names}", markup=False, soft_wrap=True)
     if outcome.failed:
         console.print("`hf-mlcl study status` names the errors; --retry-failed tries those runs again.")
         raise typer.Exit(SOME_FAILED)
@@ -163,20 +172,15 @@ def table(
     Writes `runs.parquet` and `runs.csv` (every run a row), `report.md`, `report.tex`, `report.html` and the figures
     into the study's folder.
     """
-    from hf_mlcl.study.publishing import all_tables, publish
+    from hf_mlcl.study.publishing import publish
     from hf_mlcl.study.rendering import to_html, to_latex, to_markdown
-    from hf_mlcl.study.report import report_values
-    from hf_mlcl.study.table import finished, study_table
 
     study = _planned(file, changes)
+    _expect_results(study, file)
     console = Console()
-    if not (study.output_dir / "plan.json").exists() or finished(study_table(study)).empty:
-        say(f"No run is finished yet: start them with `hf-mlcl study run {file}`.")
-        raise typer.Exit(1)
-    paths, runs = publish(study, per.value)
-    tables = all_tables(study, runs, per.value)
+    paths, _, tables = publish(study, per.value)
     if as_json:
-        print_json({each.title: report_values(each) for each in tables})
+        print_json(_values(tables))
     elif output_format is TableFormat.terminal:
         for each in tables:
             _print_table(console, each)
@@ -205,6 +209,7 @@ def figures(
     from hf_mlcl.study.publishing import publishing_lock
 
     study = _planned(file, changes)
+    _expect_results(study, file)
     folder = output or study.output_dir / "figures"
     try:
         with publishing_lock(study):
@@ -274,17 +279,26 @@ def _loaded(file: str, changes: list[str] | None) -> Study:
 
 def _planned(file: str, changes: list[str] | None) -> Study:
     """The study of a file or folder with the runs that were planned last, so that `--set` need not be repeated."""
-    from hf_mlcl.study import StudyError, WorkList
+    from hf_mlcl.study import StudyError, WorkList, load_outline
 
-    if Path(file).is_dir():
-        try:
+    try:
+        if Path(file).is_dir():
             return WorkList(file).study()
-        except StudyError as error:
-            _fail(str(error))
-    study = _loaded(file, changes)
-    if not changes and (study.output_dir / "plan.json").exists():
-        return replace(study, runs=WorkList(study.output_dir).study().runs)
-    return study
+        outline = None if changes else load_outline(file)
+        if outline and (outline.output_dir / "plan.json").exists():
+            return replace(outline, runs=WorkList(outline.output_dir).study().runs)
+    except StudyError as error:
+        _fail(str(error))
+    return _loaded(file, changes)
+
+
+def _expect_results(study: Study, file: str) -> None:
+    """End the program where no run is finished, before anything is written."""
+    from hf_mlcl.study.table import finished, study_table
+
+    if not (study.output_dir / "plan.json").exists() or finished(study_table(study)).empty:
+        say(f"No run is finished yet: start them with `hf-mlcl study run {file}`.")
+        raise typer.Exit(1)
 
 
 def _fail(message: str) -> NoReturn:
@@ -298,7 +312,8 @@ def _progress(console: Console) -> Iterator[Callable[[str, Progress], None]]:
     if not console.is_terminal:
 
         def log(line: str, progress: Progress) -> None:
-            print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} [{progress.finished}/{progress.total}] {line}", flush=True)
+            counted = f"[{progress.finished}/{progress.total}]"
+            print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {counted} {line}", file=console.file, flush=True)
 
         yield log
         return
@@ -319,14 +334,10 @@ def _progress(console: Console) -> Iterator[Callable[[str, Progress], None]]:
         yield show
 
 
-def _publish_and_print(console: Console, study: Study) -> None:
-    from hf_mlcl.study.publishing import publish
-    from hf_mlcl.study.report import report_tables
+def _values(tables: list[ReportTable]) -> dict[str, Any]:
+    from hf_mlcl.study.report import report_values
 
-    paths, runs = publish(study)
-    for each in report_tables(study, runs):
-        _print_table(console, each)
-    console.print(f"In {study.output_dir}: {', '.join(path.name for path in paths)}", markup=False, soft_wrap=True)
+    return {each.title: report_values(each) for each in tables}
 
 
 def _print_table(console: Console, table: ReportTable) -> None:

@@ -13,13 +13,11 @@ import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from hf_mlcl.colours import BLUE, GREEN, GREY, ORANGE, PALETTE
 from hf_mlcl.evaluation.analysis import FrequencyCurve, RunComparison, SpaceQuality
 from hf_mlcl.evaluation.gradients import GradientStudy
 from hf_mlcl.evaluation.linear import LinearEvaluationResult
 from hf_mlcl.metrics._arrays import ArrayLike, as_multi_hot
-
-BLUE, ORANGE, GREEN, GREY = "#2a6fbb", "#d9772b", "#3a9d5d", "#8a8f98"
-PALETTE = [BLUE, ORANGE, GREEN, "#b5478f", "#7a5cc2", "#c8a415", "#3aa7a7", "#a0522d", "#5b7f2b", "#d1495b"]
 
 
 def _axes(width: float = 6.4, height: float = 4.2) -> tuple[Figure, Axes]:

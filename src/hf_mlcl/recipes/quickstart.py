@@ -43,7 +43,7 @@ def draw(results: Sequence[ExperimentResult]) -> Any:
     """Scores of each loss, and F1 of the rare, medium and frequent thirds of the labels."""
     from matplotlib.figure import Figure
 
-    from hf_mlcl.evaluation.figures import PALETTE
+    from hf_mlcl.colours import PALETTE
 
     figure = Figure(figsize=(9.6, 3.6), layout="constrained")
     left, right = figure.subplots(1, 2)

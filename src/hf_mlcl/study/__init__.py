@@ -5,7 +5,17 @@ A study's way: `specification` (file to runs) -> `worklist` (who does what, as p
 """
 
 from hf_mlcl.study.runner import Progress, run_study
-from hf_mlcl.study.specification import ReportOptions, Run, Study, StudyError, load_study
+from hf_mlcl.study.specification import ReportOptions, Run, Study, StudyError, load_outline, load_study
 from hf_mlcl.study.worklist import WorkList
 
-__all__ = ["Progress", "ReportOptions", "Run", "Study", "StudyError", "WorkList", "load_study", "run_study"]
+__all__ = [
+    "Progress",
+    "ReportOptions",
+    "Run",
+    "Study",
+    "StudyError",
+    "WorkList",
+    "load_outline",
+    "load_study",
+    "run_study",
+]

@@ -7,11 +7,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from hf_mlcl.study.environment import environment
 from hf_mlcl.study.specification import Run
 
 QUIET = {"report_to": "none", "disable_tqdm": True, "export": False}
 """A run's output is a file: no progress bars in it, nothing sent to a tracker, and nothing written for other people,
 unless the study file says so."""
+
+LAUNCHER_VARIABLES = ("LOCAL_RANK", "WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")
+"""What accelerate takes for a sign that processes train together."""
 
 
 def run_experiment_of(run: Run, folder: Path) -> Mapping[str, Any]:
@@ -26,6 +30,7 @@ def run_experiment_of(run: Run, folder: Path) -> Mapping[str, Any]:
     """
     from hf_mlcl.experiments import build_experiment, run_experiment, study_recipe
 
+    _disable_progress_bars()
     settings = {**QUIET, **run.arguments, "output_dir": str(folder), "resume_from_checkpoint": "last"}
     if settings.get("data_dir"):
         settings["data_dir"] = expanded(settings["data_dir"])
@@ -33,6 +38,29 @@ def run_experiment_of(run: Run, folder: Path) -> Mapping[str, Any]:
     # HF counts the training loss from where a training was resumed: it would depend on interruptions.
     metrics = {name: value for name, value in result.metrics.items() if name != "train_loss"}
     return {"metrics": metrics, "seconds": result.seconds, "settings": result.settings}
+
+
+def _disable_progress_bars() -> None:
+    """Those of the libraries below; the trainer's own is a matter of its arguments."""
+    import datasets
+    from transformers.utils import logging
+
+    datasets.disable_progress_bars()
+    logging.disable_progress_bar()  # of huggingface_hub too
+
+
+def check_arguments(run: Run) -> None:
+    """Build the arguments of a run as `run_experiment_of` will, without a look at data, models or devices.
+
+    Raises:
+        ValueError: What is wrong with them.
+    """
+    from hf_mlcl.experiments import build_experiment, study_recipe
+
+    settings = {**QUIET, **run.arguments, "output_dir": "", "use_cpu": True}  # a GPU is the run's own process's
+    # A worker that a launcher started must not wait for others here: workers do not know each other.
+    with environment(dict.fromkeys(LAUNCHER_VARIABLES)):
+        build_experiment(study_recipe(settings["corpus"]), settings)
 
 
 def expanded(path: str) -> str:

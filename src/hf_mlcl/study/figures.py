@@ -7,6 +7,7 @@ values that did best on validation.
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,9 +15,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.backend_bases import FigureCanvasBase
 from matplotlib.figure import Figure
 
-from hf_mlcl.evaluation.figures import PALETTE, draw_prr
+from hf_mlcl.colours import PALETTE
 from hf_mlcl.files import whole_file
 from hf_mlcl.study.cost import split_sizes
 from hf_mlcl.study.report import METRICS, corpus_title, metric_title
@@ -26,9 +28,13 @@ from hf_mlcl.study.table import SETTING, finished, scalars, select, study_table
 EPOCHS, TEMPERATURE, ALPHA = (SETTING + name for name in ("num_train_epochs", "temperature", "loss_kwargs.alpha"))
 SHARE = "share"
 
+logger = logging.getLogger(__name__)
+
 
 def draw_data_share(table: pd.DataFrame, metric: str = "macro_f1", select_by: str = "validation_micro_f1") -> Any:
     """A metric against the share of the training data (``max_train_samples``)."""
+    if f"{SETTING}max_train_samples" not in table:
+        return None
     with_share = table.assign(**{SHARE: [100 * _share(row) for row in table.to_dict("records")]})
     return draw_curves(with_share, SHARE, "max_train_samples", metric, "training data (%)", select_by)
 
@@ -47,17 +53,19 @@ def draw_alpha(table: pd.DataFrame, metric: str = "macro_f1", select_by: str = "
     return draw_curves(table, ALPHA, "loss_kwargs.alpha", metric, "alpha", select_by)
 
 
-def draw_prr_by_temperature(table: pd.DataFrame) -> Figure | None:
-    """The Positive Regularisation Ratio at the end of training against temperature, a line a corpus and loss."""
-    if "prr" not in table or TEMPERATURE not in table:
-        return None
-    table = _alike(table.dropna(subset=["prr", TEMPERATURE]), TEMPERATURE, "temperature", ["corpus", "loss"])
-    means = table.pivot_table(index=TEMPERATURE, columns=["corpus", "loss"], values="prr")
-    means = means.dropna(axis=1)
-    if len(means) < 2 or means.empty:
-        return None
-    ratios = {f"{corpus_title(corpus)}, {loss}": means[corpus, loss].to_numpy() for corpus, loss in means.columns}
-    return draw_prr([float(value) for value in means.index], ratios)
+def draw_prr_by_temperature(table: pd.DataFrame, select_by: str = "validation_micro_f1") -> Figure | None:
+    """The Positive Regularisation Ratio at the end of training against temperature.
+
+    The paper's 38 % at 0.1 are not drawn: it does not say on which corpus they were measured.
+    """
+    figure = draw_curves(table, TEMPERATURE, "temperature", "prr", "temperature", select_by)
+    for axes in figure.axes if figure else ():
+        temperatures = sorted({float(value) for line in axes.lines for value in np.asarray(line.get_xdata())})
+        axes.set_xscale("log")
+        axes.set_xticks(temperatures, [f"{value:g}" for value in temperatures])
+        axes.minorticks_off()
+        axes.set_ylim(bottom=0)
+    return figure
 
 
 def draw_space(table: pd.DataFrame) -> Figure | None:
@@ -104,6 +112,8 @@ def draw_curves(table: pd.DataFrame, x: str, argument: str, metric: str, x_label
         return None
     table = select(_alike(table, x, argument, [*panel, line]), select_by, keys=[*panel, line, x])
     table = table[table.groupby([*panel, line])[x].transform("nunique") > 1]  # a single point is no line
+    if table.empty:  # the points differ in other arguments too
+        return None
     style = METRICS.get(metric)
     factor = style.factor if style else 1.0
     figure, panels = _panels(table, panel)
@@ -132,7 +142,7 @@ FIGURES: dict[str, tuple[str, Callable[[pd.DataFrame, str], Figure | None], str]
     ),
     "prr": (
         "Positive Regularisation Ratio against temperature",
-        lambda table, select_by: draw_prr_by_temperature(table),
+        lambda table, select_by: draw_prr_by_temperature(table, select_by=select_by),
         "contrastive runs with several temperature",
     ),
     "space": (
@@ -158,6 +168,8 @@ def save_figures(
 ) -> tuple[dict[str, Path], dict[str, str]]:
     """Draw every figure that the finished runs of a study allow.
 
+    A figure that fails is logged as a warning, and the others are drawn.
+
     Args:
         study: The study.
         folder: Where the pictures go.
@@ -171,18 +183,26 @@ def save_figures(
     unknown = set(names or ()) - FIGURES.keys()
     if unknown:
         raise ValueError(f"There is no figure {', '.join(sorted(unknown))}. There are {', '.join(FIGURES)}.")
+    formats = FigureCanvasBase.get_supported_filetypes()
+    if suffix not in formats:
+        raise ValueError(f"There is no picture format {suffix!r}. There are {', '.join(sorted(formats))}.")
     done = finished(study_table(study) if table is None else table)
     drawn: dict[str, Path] = {}
     missing: dict[str, str] = {}
     for name in names or FIGURES:
         _, draw, needs = FIGURES[name]
-        figure = None if done.empty else draw(done, study.report.select_by)
-        if figure is None:
-            missing[name] = needs
-            continue
-        drawn[name] = Path(folder) / f"{name}.{suffix}"
-        with whole_file(drawn[name]) as draft:
-            figure.savefig(draft, dpi=150, format=suffix)
+        path = Path(folder) / f"{name}.{suffix}"
+        try:
+            figure = None if done.empty else draw(done, study.report.select_by)
+            if figure is None:
+                missing[name] = needs
+                continue
+            with whole_file(path) as draft:
+                figure.savefig(draft, dpi=150, format=suffix)
+        except Exception as error:  # a picture is no reason to lose the report of a study
+            logger.warning("The figure %s could not be drawn: %s: %s", name, type(error).__name__, error)
+        else:
+            drawn[name] = path
     return drawn, missing
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import pandas as pd
 from filelock import FileLock
@@ -17,19 +19,31 @@ from hf_mlcl.study.table import save_table, study_table
 LOCK_FILE = ".publishing.lock"
 
 
-def publish(study: Study, per: str = "metric") -> tuple[list[Path], pd.DataFrame]:
+class Published(NamedTuple):
+    """What was written of a study.
+
+    Attributes:
+        paths: The files.
+        runs: The runs that they show, each a row.
+        tables: The tables in them.
+    """
+
+    paths: list[Path]
+    runs: pd.DataFrame
+    tables: list[ReportTable]
+
+
+def publish(study: Study, per: str = "metric") -> Published:
     """Write ``runs.parquet``, ``runs.csv``, ``report.md``, ``report.tex``, ``report.html`` and ``figures/``.
 
     Args:
         study: The study.
         per: See `report_tables`.
-
-    Returns:
-        The files, and the runs that they show.
     """
     with publishing_lock(study):
         table = study_table(study)  # read here: who publishes last knows of all runs that others published before
-        return _write(study, table, per), table
+        tables = [*report_tables(study, table, per=per), *space_tables(study, table)]
+        return Published(_write(study, table, tables), table, tables)
 
 
 def publishing_lock(study: Study) -> FileLock:
@@ -38,25 +52,21 @@ def publishing_lock(study: Study) -> FileLock:
     return FileLock(study.output_dir / LOCK_FILE)
 
 
-def _write(study: Study, table: pd.DataFrame, per: str) -> list[Path]:
+def _write(study: Study, table: pd.DataFrame, tables: Sequence[ReportTable]) -> list[Path]:
     paths = save_table(table, study.output_dir)
-    tables = all_tables(study, table, per)
-    pictures, _ = save_figures(study, study.output_dir / "figures", table)
-    sections = [to_html(each) for each in tables]
-    sections += [html_picture(f"figures/{path.name}", FIGURES[name][0]) for name, path in pictures.items()]
     texts = {
         "report.md": "\n\n".join([f"# {study.name}", study.description, *map(to_markdown, tables)]) + "\n",
         "report.tex": "\n\n".join(map(to_latex, tables)) + "\n",
-        "report.html": html_page(study.name, study.description, sections),
     }
-    for name, text in texts.items():
-        path = study.output_dir / name
-        with whole_file(path) as draft:
-            draft.write_text(text, encoding="utf-8")
-        paths.append(path)
-    return [*paths, *pictures.values()]
+    paths += [_write_text(study.output_dir / name, text) for name, text in texts.items()]
+    pictures, _ = save_figures(study, study.output_dir / "figures", table)
+    sections = [to_html(each) for each in tables]
+    sections += [html_picture(f"figures/{path.name}", FIGURES[name][0]) for name, path in pictures.items()]
+    page = html_page(study.name, study.description, sections)
+    return [*paths, _write_text(study.output_dir / "report.html", page), *pictures.values()]
 
 
-def all_tables(study: Study, table: pd.DataFrame, per: str = "metric") -> list[ReportTable]:
-    """The report's tables, and those of alignment and uniformity where the runs have them."""
-    return [*report_tables(study, table, per=per), *space_tables(study, table)]
+def _write_text(path: Path, text: str) -> Path:
+    with whole_file(path) as draft:
+        draft.write_text(text, encoding="utf-8")
+    return path

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from hf_mlcl.losses import on_logits_only
 from hf_mlcl.study.paper import SOURCE, paper_value
 from hf_mlcl.study.significance import Comparison, Flags, Scores, compare
 from hf_mlcl.study.specification import Study
@@ -176,6 +175,7 @@ class _Builder:
         self.second = second
         self.work_list = WorkList(study.output_dir)
         self._decisions: dict[str, tuple[Flags, Flags] | None] = {}
+        self._rows: dict[tuple[str, str], pd.DataFrame] = {}
 
     def table(self, title: str, places: Sequence[Place]) -> ReportTable:
         places = [place for place in places if self.scores(place)]
@@ -192,7 +192,7 @@ class _Builder:
             if any(printed):
                 columns.append((*self.heading(place), PAPER))
                 filled.append(printed)
-        rows = [Row(_group(self.own(loss)), loss, [cells[i] for cells in filled]) for i, loss in enumerate(losses)]
+        rows = [Row(_group(self.study, loss), loss, [cells[i] for cells in filled]) for i, loss in enumerate(losses)]
         rows.sort(key=lambda row: GROUPS.index(row.group))
         with_paper = any(column[-1] == PAPER for column in columns)
         return ReportTable(title, _without_idle_levels(columns), rows, self.notes(comparisons, with_paper))
@@ -201,17 +201,20 @@ class _Builder:
 
     def rows_of(self, place: Place) -> pd.DataFrame:
         corpus, setting, _ = place
-        return self.chosen[(self.chosen["corpus"] == corpus) & (self.chosen["group"] == setting)]
+        if (corpus, setting) not in self._rows:  # cutting a wide table is slow, and every cell asks for it
+            chosen = (self.chosen["corpus"] == corpus) & (self.chosen["group"] == setting)
+            self._rows[corpus, setting] = self.chosen[chosen]
+        return self._rows[corpus, setting]
 
     def scores(self, place: Place) -> dict[str, Scores]:
         column = _column_of(self.chosen, place[2])
         rows = self.rows_of(place)
         if column is None or rows.empty:
             return {}
-        rows = rows[rows[column].notna()]
+        known = rows[["loss", "seed", column]].dropna(subset=[column])
         return {
             str(loss): Scores(dict(zip(group["seed"].astype(int), group[column].astype(float), strict=True)))
-            for loss, group in rows.groupby("loss", sort=False)
+            for loss, group in known.groupby("loss", sort=False)
         }
 
     def ours(self, place: Place) -> tuple[Comparison, dict[str, Cell]]:
@@ -272,21 +275,15 @@ class _Builder:
         return self._decisions[run_id]
 
     def paper_cell(self, place: Place, loss: str) -> Cell | None:
-        metric = place[2]
-        rows = self.rows_of(place)
-        rows = rows[rows["loss"] == loss]
-        if rows.empty or metric not in METRICS:
+        corpus, setting, metric = place
+        if metric not in METRICS or loss not in set(self.rows_of(place)["loss"]):
             return None
-        first = rows.iloc[0]
-        size = first.get(f"{SETTING}size", "full")
-        value = paper_value(first[f"{SETTING}corpus"], size, first[f"{SETTING}loss"], metric)
+        run = next(run for run in self.study.runs if (run.corpus, run.setting, run.loss) == (corpus, setting, loss))
+        own = run.arguments
+        value = paper_value(own["corpus"], own.get("size", "full"), own["loss"], metric)
         return None if value is None else Cell(_number(value, METRICS[metric]))
 
     # Words --------------------------------------------------------------------------------------------------------
-
-    def own(self, loss: str) -> str:
-        """The loss itself behind a name of the study file."""
-        return next(str(run.arguments["loss"]) for run in self.study.runs if run.loss == loss)
 
     def heading(self, place: Place) -> tuple[str, str, str]:
         corpus, setting, metric = place
@@ -351,10 +348,18 @@ def _number(value: float, metric: Metric) -> str:
     return f"{value * metric.factor:.{metric.digits}f}"
 
 
-def _group(loss: str) -> str:
+def _group(study: Study, name: str) -> str:
+    """Where a name of the study file stands in a table, by the loss behind it."""
+    run = next(run for run in study.runs if run.loss == name)
+    loss = str(run.arguments["loss"])
     if "+" in loss:
         return GROUPS[2]
-    return GROUPS[0] if on_logits_only(loss) else GROUPS[1]
+    kind = run.kind
+    if kind is None:  # a run that was made by hand
+        from hf_mlcl.losses import on_logits_only
+
+        kind = "logit" if on_logits_only(loss) else "contrastive"
+    return GROUPS[0] if kind == "logit" else GROUPS[1]
 
 
 def _without_idle_levels(columns: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:

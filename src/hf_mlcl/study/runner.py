@@ -25,6 +25,7 @@ from typing import Any
 
 from filelock import FileLock
 
+from hf_mlcl.study.environment import environment
 from hf_mlcl.study.execution import run_experiment_of
 from hf_mlcl.study.specification import Run, Study
 from hf_mlcl.study.worklist import HEARTBEAT_SECONDS, LEASE_SECONDS, Claim, RunStatus, Worker, WorkList, write_json
@@ -165,7 +166,7 @@ class _Work:
                 self.settle(run)
 
     def start(self, context: Any, claim: Claim, slot: int, slots: int, devices: Sequence[str]) -> None:
-        with _environment({"CUDA_VISIBLE_DEVICES": devices[slot % len(devices)]} if devices else {}):
+        with environment({"CUDA_VISIBLE_DEVICES": devices[slot % len(devices)]} if devices else {}):
             arguments = (claim, self.runner, self.study.keep, slots if not devices else 1, dict(os.environ))
             process = context.Process(target=_in_own_process, args=arguments, name=claim.run.id)
             process.start()
@@ -310,7 +311,7 @@ def _context(devices: Sequence[str], runner: Runner) -> Any:
     heavy = ["hf_mlcl.experiments.running"] if runner is run_experiment_of else []
     context.set_forkserver_preload([*heavy, __name__, runner.__module__])
     # The server looks for modules where a new interpreter would, not where this one does.
-    with _environment({"PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))}):
+    with environment({"PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))}):
         multiprocessing.forkserver.ensure_running()
     return context
 
@@ -330,20 +331,6 @@ def _silent_end(exit_code: int | None, log: Path) -> str:
         how = f"signal {name}" + (": perhaps the machine had no memory left" if name == "SIGKILL" else "")
     tail = log.read_text(encoding="utf-8", errors="replace").splitlines()[-20:] if log.exists() else []
     return "\n".join([*tail, f"The run's process ended with {how}."])
-
-
-@contextmanager
-def _environment(changes: Mapping[str, str]) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in changes}
-    os.environ.update(changes)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import hashlib
 import itertools
 import json
@@ -34,6 +35,16 @@ KINDS = ("contrastive", "logit")
 TESTS = ("auto", "seeds", "examples", "none")
 KEEP = ("results", "models", "everything")
 RECIPE_SEARCH = "recipe"
+SCORES = (
+    *("micro_f1", "macro_f1", "hamming_loss", "mAP", "accuracy", "subset_accuracy"),
+    *("micro_precision", "micro_recall", "macro_precision", "macro_recall"),
+)
+"""What is measured of validation and of test."""
+RUN_METRICS = (
+    *(f"{split}_{score}" for split in ("validation", "test", "direct_validation", "direct_test") for score in SCORES),
+    *("alignment", "uniformity", "prr"),
+)
+"""Every metric that a run may have, ``direct_`` those of a classifier that was trained with the encoder."""
 RESERVED = {
     "seed": "the study sets it: list them under `seeds`",
     "data_seed": "the study sets it: list them under `seeds`",
@@ -60,6 +71,7 @@ class Run:
         seed: Of initialisation, order and dropout.
         arguments: Every argument that the file sets, by name.
         choice: The searched arguments' values in this run, by dotted name.
+        kind: Of the loss: ``"contrastive"`` or ``"logit"``. It stands here so that a report need not load losses.
     """
 
     corpus: str
@@ -68,6 +80,7 @@ class Run:
     seed: int
     arguments: Mapping[str, Any]
     choice: Mapping[str, Any] = field(default_factory=dict)
+    kind: str | None = None
 
     @property
     def id(self) -> str:
@@ -152,6 +165,22 @@ def load_study(path: str | Path, changes: Sequence[str] = ()) -> Study:
     Raises:
         StudyError: If anything in it is wrong, with the key and what would be right.
     """
+    return _reader(path, changes).study()
+
+
+def load_outline(path: str | Path) -> Study:
+    """Read what a study file says beside its runs: name, folder, report. It takes no time and leaves `runs` empty.
+
+    Args:
+        path: The file.
+
+    Raises:
+        StudyError: If anything of this is wrong.
+    """
+    return _reader(path).outline()
+
+
+def _reader(path: str | Path, changes: Sequence[str] = ()) -> _Reader:
     path = Path(path)
     try:
         document = parse_yaml(path.read_text(encoding="utf-8"))
@@ -163,7 +192,7 @@ def load_study(path: str | Path, changes: Sequence[str] = ()) -> Study:
         raise StudyError(f"{path} is not valid YAML: {error}") from error
     if not isinstance(document, dict):
         raise StudyError(f"{path} must be a mapping with the keys {', '.join(_TOP)}; it is {_kind(document)}.")
-    return _Reader(str(path), document, changes).study(path.stem)
+    return _Reader(path, document, changes)
 
 
 _TOP = (
@@ -175,27 +204,33 @@ _TOP = (
 class _Reader:
     """Reads one document; every error says where in which file."""
 
-    def __init__(self, source: str, document: dict[str, Any], changes: Sequence[str]) -> None:
+    def __init__(self, source: Path, document: dict[str, Any], changes: Sequence[str]) -> None:
         self.source = source
         self.document = document
-        self.known = known_arguments()
-        self._losses_built: set[str] = set()
+        self._checked: set[str] = set()
         self.last_block = self._apply(changes)
+
+    @functools.cached_property
+    def known(self) -> dict[str, Any]:
+        return known_arguments()  # loads the trainer, which a report does without
 
     def error(self, where: str, message: str) -> StudyError:
         return StudyError(f"{self.source}, {where}: {message}")
 
     # The file's parts ---------------------------------------------------------------------------------------------
 
-    def study(self, stem: str) -> Study:
+    def study(self) -> Study:
+        outline = self.outline()
+        return dataclasses.replace(outline, runs=tuple(self._runs()))
+
+    def outline(self) -> Study:
         for key in self.document:
             self._check_key(key, _TOP, "top level")
-        name = self._text("name", stem)
-        runs = self._runs()
+        name = self._text("name", self.source.stem)
         return Study(
             name=name,
             output_dir=Path(self._text("output_dir", f"outputs/{name}")).expanduser(),
-            runs=tuple(runs),
+            runs=(),
             description=" ".join(self._text("description", "").split()),
             report=self._report(),
             keep=self._keep(),
@@ -222,8 +257,8 @@ class _Reader:
             values, search, from_recipe = _merged([*layers, *chosen, self.last_block])
             for choice in _choices(search, self._recipe_points(values, search) if from_recipe else [{}]):
                 arguments = _nested({**values, **choice, "seed": seed})
-                self._check_loss(arguments, f"losses.{loss}")
-                runs.append(Run(corpus, loss, setting, seed, arguments, choice))
+                runs.append(Run(corpus, loss, setting, seed, arguments, choice, facts["kind"]))
+                self._check_run(runs[-1])
         if not runs:
             raise self.error("overrides", "every run is skipped; nothing is left to do.")
         return runs
@@ -297,6 +332,9 @@ class _Reader:
             self._check_key(options.test, TESTS, "report.test", what="test")
         if isinstance(options.metrics, str) or not all(isinstance(metric, str) for metric in options.metrics):
             raise self.error("report.metrics", f"must be a list of names; it is {options.metrics!r}.")
+        for metric in options.metrics:
+            self._check_key(metric, (*SCORES, *RUN_METRICS), "report.metrics", what="metric")
+        self._check_key(options.select_by, RUN_METRICS, "report.select_by", what="metric")
         if not isinstance(options.level, float) or not 0 < options.level < 1:
             raise self.error("report.level", f"must lie between 0 and 1, such as 0.05; it is {options.level!r}.")
         return dataclasses.replace(options, metrics=tuple(options.metrics))
@@ -358,7 +396,8 @@ class _Reader:
     def _check_key(self, key: Any, valid: Sequence[str], where: str, what: str = "key") -> None:
         if key in valid:
             return
-        nearest = sorted(valid, key=lambda name: -difflib.SequenceMatcher(None, str(key), name).ratio())
+        alike = {name: difflib.SequenceMatcher(None, str(key).lower(), name.lower()).ratio() for name in valid}
+        nearest = sorted(valid, key=lambda name: -alike[name])
         listed = ", ".join(nearest[:8]) + (f" and {len(nearest) - 8} more" if len(nearest) > 8 else "")
         raise self.error(where, f"there is no {what} {key!r}. Nearest: {listed}.")
 
@@ -370,17 +409,17 @@ class _Reader:
         except ValueError as error:
             raise self.error(f"losses.{name}", str(error)) from error
 
-    def _check_loss(self, arguments: Mapping[str, Any], where: str) -> None:
-        from hf_mlcl.losses import build_loss
+    def _check_run(self, run: Run) -> None:
+        """Build all arguments of a run once, whatever its seed: what is out of range is found before the first run."""
+        from hf_mlcl.study.execution import check_arguments
 
-        settings = arguments.get("loss_kwargs") or {}
-        key = json.dumps([arguments["loss"], settings], sort_keys=True)
-        if key not in self._losses_built:
+        key = json.dumps({**run.arguments, "seed": 0}, sort_keys=True)
+        if key not in self._checked:
             try:
-                build_loss(arguments["loss"], **settings)
+                check_arguments(run)
             except (TypeError, ValueError) as error:
-                raise self.error(where, str(error)) from error
-            self._losses_built.add(key)
+                raise self.error(f"run {run.title}", str(error)) from error
+            self._checked.add(key)
 
     # Changes from the command line --------------------------------------------------------------------------------
 

@@ -41,10 +41,15 @@ SCORES = (
 )
 """What is measured of validation and of test."""
 RUN_METRICS = (
-    *(f"{split}_{score}" for split in ("validation", "test", "direct_validation", "direct_test") for score in SCORES),
+    *(
+        f"{split}_{score}"
+        for split in ("validation", "test", "direct_validation", "direct_test", "tuned_test")
+        for score in SCORES
+    ),
     *("alignment", "uniformity", "prr"),
 )
-"""Every metric that a run may have, ``direct_`` those of a classifier that was trained with the encoder."""
+"""Every metric that a run may have: ``direct_`` those of a classifier that was trained with the encoder, ``tuned_`` those
+at tuned thresholds."""
 RESERVED = {
     "seed": "the study sets it: list them under `seeds`",
     "data_seed": "the study sets it: list them under `seeds`",

@@ -48,8 +48,8 @@ RUN_METRICS = (
     ),
     *("alignment", "uniformity", "prr"),
 )
-"""Every metric that a run may have: ``direct_`` those of a classifier that was trained with the encoder, ``tuned_`` those
-at tuned thresholds."""
+"""Every metric that a run may have: ``direct_`` those of a classifier that was trained with the encoder, ``tuned_``
+those at tuned thresholds."""
 RESERVED = {
     "seed": "the study sets it: list them under `seeds`",
     "data_seed": "the study sets it: list them under `seeds`",

@@ -297,6 +297,54 @@ def test_a_corpus_is_scored_in_the_size_that_was_trained_on(
     assert sizes == [expected]
 
 
+def scored(hf_mlcl, data, model, *options):
+    """Split, number of rows and what was said about them."""
+    result = hf_mlcl("evaluate", data, "--model", model, "--json", *options)
+    return in_json(result)["split"], in_json(result)["rows"], result.stderr
+
+
+def rows_of(reviews, *numbers):
+    lines = reviews.read_text().splitlines(keepends=True)
+    return "".join([lines[0], *(lines[1 + number] for number in numbers)])
+
+
+def test_all_rows_are_scored_where_they_are_too_few_to_split(hf_mlcl, trained, reviews, tmp_path):
+    (tmp_path / "few.csv").write_text(rows_of(reviews, *range(5)))
+    assert scored(hf_mlcl, tmp_path / "few.csv", trained, "--split", "all")[:2] == ("all", 5)
+    assert scored(hf_mlcl, tmp_path / "few.csv", trained)[:2] == ("all", 5)
+
+
+def test_a_copy_of_the_training_data_is_scored_on_the_rows_that_training_held_out(hf_mlcl, trained, reviews, tmp_path):
+    shutil.copy(reviews, tmp_path / "copy.csv")
+    held_out = len(read_own_data(reviews).splits["test"])
+    assert scored(hf_mlcl, tmp_path / "copy.csv", trained) == ("test", held_out, "")
+
+
+def test_of_data_that_were_not_trained_on_every_row_is_scored_and_it_is_said(hf_mlcl, trained, reviews, tmp_path):
+    (tmp_path / "more.csv").write_text(rows_of(reviews, *range(150), 3, 4))
+    (tmp_path / "turned.csv").write_text(rows_of(reviews, *reversed(range(150))))
+    for name, rows in (("more.csv", 152), ("turned.csv", 150)):
+        split, number, said = scored(hf_mlcl, tmp_path / name, trained)
+        assert (split, number) == ("all", rows)
+        assert f"{name} is not what the classifier was trained on: all {rows} rows are scored" in said
+    cut_off = len(read_own_data(tmp_path / "more.csv").splits["test"])
+    assert scored(hf_mlcl, tmp_path / "more.csv", trained, "--split", "test")[:2] == ("test", cut_off)
+
+
+def test_a_test_split_that_the_data_bring_is_scored(hf_mlcl, trained, reviews, tmp_path):
+    (tmp_path / "train.csv").write_text(rows_of(reviews, 0, 1, 2))
+    (tmp_path / "test.csv").write_text(rows_of(reviews, 3, 4, 5, 6))
+    assert scored(hf_mlcl, tmp_path, trained) == ("test", 4, "")
+    assert scored(hf_mlcl, tmp_path, trained, "--split", "all")[:2] == ("all", 7)
+
+
+def test_a_classifier_of_unknown_training_is_scored_on_every_row(hf_mlcl, trained, reviews, tmp_path):
+    shutil.copytree(trained / "classifier", tmp_path / "alone")
+    split, number, said = scored(hf_mlcl, reviews, tmp_path / "alone")
+    assert (split, number) == ("all", 150)
+    assert "It is not known whether the classifier was trained on" in said
+
+
 def test_a_size_is_refused_for_data_of_ones_own(hf_mlcl, trained, reviews):
     assert "--size" in hf_mlcl("evaluate", reviews, "--model", trained, "--size", "small", code=2).stderr
 

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from hf_mlcl.data import CorpusFileError, CorpusFormatError, read_own_data
-from hf_mlcl.data.own import content_of
+from hf_mlcl.data.own import content_of, data_fingerprint
 
 TOPICS = ("art", "music", "sport")
 
@@ -112,6 +112,24 @@ def test_only_the_missing_split_is_cut_off(tmp_path):
     data = read_own_data(tmp_path)
     assert [len(rows) for rows in data.splits.values()] == [27, 3, 10]
     assert data.split_rule == "validation by stratification"
+
+
+def test_rows_stay_as_they_come_where_nothing_is_to_be_cut_off(tmp_path):
+    frame("|")[:5].to_csv(tmp_path / "few.csv", index=False)
+    data = read_own_data(tmp_path / "few.csv", cut=False)
+    assert {split: len(rows) for split, rows in data.splits.items()} == {"train": 5}
+    assert data.split_rule == "as given"
+
+
+def test_the_fingerprint_of_images_is_that_of_their_files_wherever_they_lie(tmp_path):
+    for place in ("here", "there"):
+        images(tmp_path / place)
+        lines = ["file_name,labels", *(f"{i}.png,{('a', 'a|b')[i % 2]}" for i in range(20))]
+        (tmp_path / place / "metadata.csv").write_text("\n".join(lines))
+    first, second = (data_fingerprint(read_own_data(tmp_path / place).splits) for place in ("here", "there"))
+    assert first == second
+    Image.new("RGB", (9, 9)).save(tmp_path / "there" / "3.png")
+    assert data_fingerprint(read_own_data(tmp_path / "there").splits) != first
 
 
 def test_labels_with_spaces_are_not_taken_apart(tmp_path):

@@ -183,7 +183,9 @@ def evaluate(
     model: Annotated[
         str | None, typer.Option(help="Folder or Hub id of a classifier; the newest under outputs/ if not set.")
     ] = None,
-    split: Annotated[str, typer.Option(help="train, validation, test, or all.")] = "test",
+    split: Annotated[
+        str | None, typer.Option(help="train, validation, test, or all; what the classifier has not seen if not set.")
+    ] = None,
     data_dir: Annotated[str | None, typer.Option(help="Folder with the official files of a corpus.")] = None,
     text_column: Annotated[str | None, typer.Option(help="Column with texts or image paths, if not found.")] = None,
     label_columns: Annotated[str | None, typer.Option(help="Column(s) with labels, if not found.")] = None,
@@ -198,8 +200,8 @@ def evaluate(
 ) -> None:
     """Score a trained classifier on labelled data.
 
-    Data that come without splits are split as `train` splits them, so that the test rows are those that training has
-    not seen; --split all takes every row of data that the classifier never saw.
+    Of the data that it was trained on, the test rows are scored: those that training held out. Of other data it is
+    their test split, or every row where they have none; --split all always takes every row.
     """
     from hf_mlcl.cli.evaluate import run
 

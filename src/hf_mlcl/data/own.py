@@ -8,10 +8,12 @@ from __future__ import annotations
 import ast
 import bz2
 import gzip
+import hashlib
+import json
 import lzma
 import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -59,8 +61,8 @@ class OwnData:
     """Data that were read and understood.
 
     Attributes:
-        splits: ``train``, ``validation`` and ``test``, with a column ``text`` or ``image`` and ``labels`` as lists of
-            ids, as `load_corpus` gives them.
+        splits: ``train``, ``validation`` and ``test`` (those that the data bring, where nothing was cut off), with a
+            column ``text`` or ``image`` and ``labels`` as lists of ids, as `load_corpus` gives them.
         kind: ``"text"`` or ``"image"``.
         content_column: The column that texts or images were taken from.
         labels_found: Where and how labels were found.
@@ -112,6 +114,7 @@ def read_own_data(
     label_columns: Sequence[str] | None = None,
     label_delimiter: str | None = None,
     seed: int = SEED,
+    cut: bool = True,
 ) -> OwnData:
     r"""Read data, recognise texts or images and labels, and split them where they are not split.
 
@@ -127,6 +130,7 @@ def read_own_data(
         label_columns: The columns with labels, where they are not found by themselves.
         label_delimiter: What separates the labels in one column, where it is not found by itself.
         seed: Of the splits.
+        cut: Whether to cut off the splits that are missing; without, the rows stay as they come.
 
     Raises:
         CorpusFileError: If the source is not there or cannot be read.
@@ -156,7 +160,7 @@ def read_own_data(
         rows = rows.cast_column("image", Image()) if kind == "image" else rows.cast_column("text", Value("string"))
         feature = List(ClassLabel(names=names))
         splits[split] = rows.add_column("labels", labels[split], feature=feature)
-    result, rule = _split(splits, seed)
+    result, rule = cut_missing_splits(splits, seed) if cut else (DatasetDict(splits), "as given")
     data = OwnData(result, kind, content, found, rule, notes)
     few = [name for name, count in data.label_counts().items() if count < 5]
     if few:
@@ -179,6 +183,39 @@ def content_of(source: str | os.PathLike[str], kind: str, column: str | None = N
     if found != kind:
         raise CorpusFormatError(f"{os.fspath(source)} has {found}s in column {name!r}, but {kind}s are wanted.")
     return ["" if value is None else str(value) for value in raw["train"][name]]
+
+
+def data_fingerprint(splits: Mapping[str, Dataset]) -> str:
+    """A hash of all rows in their order, which tells whether data are those that a classifier was trained on.
+
+    Texts count with all of their letters, images with the name and the size of their file, wherever it lies.
+
+    Args:
+        splits: As `read_own_data` gives them.
+
+    Examples:
+        >>> from datasets import Features
+        >>> features = Features({"text": Value("string"), "labels": List(ClassLabel(names=["art", "music"]))})
+        >>> rows = Dataset.from_dict({"text": ["one", "two"], "labels": [[0], [0, 1]]}, features=features)
+        >>> data_fingerprint({"train": rows}) == data_fingerprint({"train": rows.select([1, 0])})
+        False
+    """
+    digest = hashlib.sha256()
+    for split in sorted(splits):
+        rows = splits[split]
+        names = rows.features["labels"].feature.names
+        if "image" in rows.column_names:
+            contents: Iterable[Any] = map(_name_and_size, rows.cast_column("image", Image(decode=False))["image"])
+        else:
+            contents = rows["text"]
+        for content, labels in zip(contents, rows["labels"], strict=True):
+            digest.update(json.dumps([split, content, [names[label] for label in labels]]).encode())
+    return digest.hexdigest()
+
+
+def _name_and_size(image: Mapping[str, Any]) -> tuple[str, int]:
+    path = image["path"] or ""
+    return os.path.basename(path), os.path.getsize(path) if image["bytes"] is None else len(image["bytes"])
 
 
 # Files ----------------------------------------------------------------------------------------------------------------
@@ -549,8 +586,13 @@ def _pieces(text: str, delimiter: str | None) -> list[str]:
 # Splits ---------------------------------------------------------------------------------------------------------------
 
 
-def _split(splits: dict[str, Dataset], seed: int) -> tuple[DatasetDict, str]:
-    """All three splits; those that are missing are cut from the training rows."""
+def cut_missing_splits(splits: Mapping[str, Dataset], seed: int = SEED) -> tuple[DatasetDict, str]:
+    """All three splits, those that are missing cut from the training rows; and where they come from.
+
+    Args:
+        splits: ``train``, and perhaps others.
+        seed: Of the splits.
+    """
     missing = [split for split in ("validation", "test") if split not in splits]
     if not missing:
         return DatasetDict({split: splits[split] for split in SPLIT_NAMES}), "as given"
@@ -568,7 +610,7 @@ def _split(splits: dict[str, Dataset], seed: int) -> tuple[DatasetDict, str]:
 
 
 def _note_repeated_texts(data: OwnData, notes: list[str]) -> None:
-    if data.kind == "text":
+    if data.kind == "text" and "test" in data.splits:
         learned = set(data.splits["train"]["text"])
         seen = sum(text in learned for text in data.splits["test"]["text"])
         if seen:

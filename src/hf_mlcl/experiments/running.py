@@ -23,6 +23,8 @@ from torch import Tensor
 from transformers import PrinterCallback, ProgressCallback, set_seed
 
 from hf_mlcl import ContrastiveMultiLabelTrainer, MLCLForImageClassification, MLCLForSequenceClassification
+from hf_mlcl.data.own import data_fingerprint
+from hf_mlcl.data.registry import list_corpora
 from hf_mlcl.evaluation import linear_evaluate, space_quality
 from hf_mlcl.experiments.arguments import ExperimentArguments
 from hf_mlcl.experiments.checking import check_experiment, evaluates_linearly, linear_config
@@ -45,6 +47,8 @@ Array = npt.NDArray[np.float32]
 FeaturesAndLabels = tuple[Array, Array]
 
 METRICS_FILE = "metrics.json"
+DATA_FINGERPRINT = "data_fingerprint"
+"""Among the settings in it: which data of one's own were trained on."""
 UNIFORMITY_ROWS = 10_000
 """Rows that uniformity is measured on: its cost grows with their square."""
 
@@ -151,7 +155,7 @@ def run_experiment(
         per_label=evaluated.per_label,
         seconds={name: round(value, 2) for name, value in seconds.items()},
         folder=Path(training.output_dir),
-        settings=_settings(experiment, training),
+        settings=_settings(experiment, training, data),
         versions=library_versions(),
     )
     if trainer.is_world_process_zero():
@@ -328,6 +332,10 @@ def _prr(trainer: ContrastiveMultiLabelTrainer) -> dict[str, float]:
     return {"prr": float(logged[-1]["prr"])} if "prr" in logged[-1] else {}
 
 
-def _settings(experiment: ExperimentArguments, training: ContrastiveTrainingArguments) -> dict[str, Any]:
+def _settings(
+    experiment: ExperimentArguments, training: ContrastiveTrainingArguments, data: DatasetDict
+) -> dict[str, Any]:
     chosen = {**training.to_dict(), **dataclasses.asdict(experiment)}
+    if experiment.corpus not in list_corpora():
+        chosen[DATA_FINGERPRINT] = data_fingerprint(data)
     return {name: value for name, value in chosen.items() if "token" not in name}

@@ -379,10 +379,49 @@ def test_an_experiments_folder_pushes_its_classifier_privately(hf_mlcl, trained,
     assert repository.files["model.safetensors"] == (trained / "classifier" / "model.safetensors").read_bytes()
 
 
-def test_a_folder_without_a_model_is_not_pushed(hf_mlcl, tmp_path):
+def test_what_cannot_be_pushed_is_said_without_asking_the_hub(hf_mlcl, trained, tmp_path):
     with HubServer() as server, server.here(tmp_path / "cache"):
         assert "holds no model" in hf_mlcl("push", tmp_path, f"{USER}/nothing", code=1).stderr
+        assert "'nosuch' is not a folder" in hf_mlcl("push", "nosuch", f"{USER}/nothing", code=1).stderr
+        assert "'me/a/b' cannot name a repository" in hf_mlcl("push", trained, "me/a/b", code=1).stderr
+        assert not server.requests
+
+
+def test_a_push_tells_programs_where_it_went(hf_mlcl, trained, tmp_path):
+    with HubServer() as server, server.here(tmp_path / "cache"):
+        told = in_json(hf_mlcl("push", trained, f"{USER}/told", "--json"))
+    assert told["repo_id"] == f"{USER}/told"
+    assert told["commit"].startswith(f"{server.url}/{USER}/told/commit/")
+
+
+def test_whoever_is_not_logged_in_is_told_so(hf_mlcl, trained, tmp_path, monkeypatch):
+    with HubServer() as server, server.here(tmp_path / "cache"):
+        monkeypatch.setenv("HF_TOKEN", "hf_wrong")
+        assert "log in with `hf auth login`" in hf_mlcl("push", trained, f"{USER}/x", code=1).stderr
         assert not server.repositories
+
+
+def test_a_training_that_could_not_be_pushed_is_not_begun(hf_mlcl, reviews, tmp_path, monkeypatch):
+    monkeypatch.setattr("hf_mlcl.data.download.hub_is_reachable", lambda: False)
+    arguments = ("--output-dir", tmp_path / "run", "--push_to_hub", *QUICK)
+    assert "The Hub cannot be reached" in hf_mlcl("train", reviews, *arguments, code=1).stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_push_that_fails_after_the_training_loses_nothing_and_says_how_to_repeat_it(
+    hf_mlcl, reviews, tmp_path, monkeypatch
+):
+    def fail(*_, **__):
+        raise ConnectionError("the line\nis cut")
+
+    monkeypatch.setattr("hf_mlcl.experiments.running.push_folder", fail)
+    folder = tmp_path / "run"
+    with HubServer() as server, server.here(tmp_path / "cache"):
+        result = hf_mlcl("train", reviews, "--output-dir", folder, "--push_to_hub", *QUICK, code=1)
+    assert "macro_f1" in result.stdout
+    assert f"Saved in {folder}" in result.stderr
+    assert f"push failed: the line is cut; repeat with hf-mlcl push {folder} run" in result.stderr
+    assert (folder / "classifier" / "model.safetensors").is_file()
 
 
 def test_without_a_way_to_the_hub_nothing_is_pushed(hf_mlcl, trained, monkeypatch):

@@ -244,11 +244,12 @@ def push(
     folder: Annotated[str, typer.Argument(help="A model's folder; of an experiment's folder, its classifier.")],
     repo_id: Annotated[str, typer.Argument(help="owner/name on the Hub; made if it is not there.")],
     public: Annotated[bool, typer.Option("--public", help="For everybody to see; private otherwise.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Upload a trained model to the Hub (log in with `hf auth login` before)."""
     from hf_mlcl.cli.push import run
 
-    run(folder, repo_id, public)
+    run(folder, repo_id, public, as_json)
 
 
 app.add_typer(study_app, name="study", rich_help_panel="Research")

@@ -30,6 +30,44 @@ def check_experiment(experiment: ExperimentArguments, training: ContrastiveTrain
         linear_config(experiment, training.seed)
 
 
+def check_push(repo_id: str, token: str | bool | None = None) -> None:
+    """Refuse a push that cannot succeed: no name of a repository, no way to the Hub, nobody logged in.
+
+    Args:
+        repo_id: Where to: ``"name"`` or ``"owner/name"``.
+        token: Of the user; the one of ``hf auth login`` if not given.
+
+    Raises:
+        ValueError: Says which of them it is and what to do.
+
+    Examples:
+        >>> check_push("me/reg+zlpr")  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        ...
+        ValueError: 'me/reg+zlpr' cannot name a repository of the Hub. Expected owner/name of letters, digits, - _ . ...
+    """
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HFValidationError
+    from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
+
+    from hf_mlcl.data.download import hub_is_reachable
+
+    try:
+        validate_repo_id(repo_id)
+    except HFValidationError as error:
+        raise ValueError(
+            f"{repo_id!r} cannot name a repository of the Hub. Expected owner/name of letters, digits, - _ . "
+            f"(of a training: --hub_model_id)."
+        ) from error
+    if not hub_is_reachable():
+        raise ValueError("The Hub cannot be reached. `hf-mlcl doctor` says what else is missing.")
+    try:
+        HfApi(token=token).whoami()
+    except Exception as error:  # no token, a wrong one, or a Hub that fails
+        reason = " ".join(str(error).split())
+        raise ValueError(f"The Hub does not know who pushes; log in with `hf auth login`. It says: {reason}") from error
+
+
 def evaluates_linearly(experiment: ExperimentArguments, loss: str) -> bool:
     """Whether the frozen features are evaluated, and not the trained logits."""
     return experiment.evaluation == "linear" or (experiment.evaluation == "auto" and not on_logits_only(loss))

@@ -27,7 +27,7 @@ from hf_mlcl.data.own import data_fingerprint
 from hf_mlcl.data.registry import list_corpora
 from hf_mlcl.evaluation import linear_evaluate, space_quality
 from hf_mlcl.experiments.arguments import ExperimentArguments
-from hf_mlcl.experiments.checking import check_experiment, evaluates_linearly, linear_config
+from hf_mlcl.experiments.checking import check_experiment, check_push, evaluates_linearly, linear_config
 from hf_mlcl.experiments.checkpoints import StatisticsInCheckpoints, starting_checkpoint
 from hf_mlcl.experiments.decisions import save_decisions
 from hf_mlcl.experiments.inputs import Inputs, load_data, prepare_inputs
@@ -88,6 +88,19 @@ class ExperimentResult:
         return cls(**{**content, "folder": Path(folder)})
 
 
+class PushError(RuntimeError):
+    """An experiment is finished and saved, but its classifier did not get to the Hub.
+
+    Args:
+        message: What happened, and how to repeat the push.
+        result: Of the experiment.
+    """
+
+    def __init__(self, message: str, result: ExperimentResult) -> None:
+        super().__init__(message)
+        self.result = result
+
+
 def run_experiment(
     experiment: ExperimentArguments,
     training: ContrastiveTrainingArguments,
@@ -107,6 +120,9 @@ def run_experiment(
         data: The splits, where they are not those of ``experiment.corpus``.
         quiet: Whether to print nothing, neither progress nor logs.
 
+    Raises:
+        PushError: If ``training.push_to_hub`` was wanted and failed, once everything was saved.
+
     Examples:
         >>> import tempfile
         >>> from hf_mlcl.experiments import Recipe, build_experiment
@@ -119,6 +135,8 @@ def run_experiment(
     seconds: dict[str, float] = {}
     start = time.perf_counter()
     check_experiment(experiment, training)
+    if training.push_to_hub:
+        check_push(_repository(training), training.hub_token)
     checkpoint = starting_checkpoint(experiment, training)
     # The Hub gets the finished classifier, and not every checkpoint on the way to it.
     push, training.push_to_hub = training.push_to_hub, False
@@ -168,7 +186,7 @@ def run_experiment(
         except Exception as error:  # everything is there but the card, which is not worth a failed training
             logger.warning("The classifier has no model card, since it could not be written: %s", error)
         if push:
-            _push(result.folder / "classifier", training)
+            _push(result, training)
     return result
 
 
@@ -279,10 +297,17 @@ def _training_passes(
 # Folders --------------------------------------------------------------------------------------------------------------
 
 
-def _push(classifier: Path, training: ContrastiveTrainingArguments) -> None:
+def _push(result: ExperimentResult, training: ContrastiveTrainingArguments) -> None:
     private = True if training.hub_private_repo is None else training.hub_private_repo
-    name = training.hub_model_id or Path(training.output_dir).name
-    push_folder(classifier, name, private=private, token=training.hub_token)
+    try:
+        push_folder(result.folder / "classifier", _repository(training), private=private, token=training.hub_token)
+    except Exception as error:  # whatever the network or the Hub come up with, after everything has been saved
+        command = f"hf-mlcl push {result.folder} {_repository(training)}{'' if private else ' --public'}"
+        raise PushError(f"push failed: {' '.join(str(error).split())}; repeat with {command}", result) from error
+
+
+def _repository(training: ContrastiveTrainingArguments) -> str:
+    return training.hub_model_id or Path(training.output_dir).name
 
 
 def _check_splits(data: DatasetDict) -> None:

@@ -365,6 +365,15 @@ def test_images_are_refused_by_a_classifier_of_texts(hf_mlcl, trained, tmp_path)
     (tmp_path / "metadata.csv").write_text("path,labels\na.png,x\n")
     message = hf_mlcl("predict", tmp_path / "metadata.csv", "--model", trained, code=1).stderr
     assert "has images in column 'path', but texts are wanted" in message
+    message = hf_mlcl("predict", tmp_path / "a.png", "--model", trained, code=1).stderr
+    assert f"This classifier takes texts; {tmp_path / 'a.png'} is an image" in message
+    assert "'b.png' is not there" in hf_mlcl("predict", "b.png", "--model", trained, code=1).stderr
+
+
+def test_a_table_without_rows_has_nothing_to_predict(hf_mlcl, trained, tmp_path):
+    (tmp_path / "head.csv").write_text("text,tags\n")
+    for command in (["predict", tmp_path / "head.csv", "--model", trained], ["train", tmp_path / "head.csv"]):
+        assert "head.csv has a header but no rows" in hf_mlcl(*command, code=1).stderr
 
 
 # Pushing --------------------------------------------------------------------------------------------------------------

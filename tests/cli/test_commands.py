@@ -39,6 +39,11 @@ def test_losses_are_listed_with_their_formulas(hf_mlcl):
 def test_one_loss_is_explained(hf_mlcl):
     printed = hf_mlcl("losses", "reg").stdout
     assert "hyperparameters  temperature, alpha" in printed
+    joined = hf_mlcl("losses", "reg+zlpr").stdout
+    assert printed.strip() in joined
+    assert hf_mlcl("losses", "zlpr").stdout.strip() in joined
+    assert [fact["name"] for fact in in_json(hf_mlcl("losses", "reg+zlpr", "--json"))] == ["reg", "zlpr"]
+    assert "no loss 'regg'" in hf_mlcl("losses", "regg+zlpr", code=1).stderr
     assert "no loss 'regg'" in hf_mlcl("losses", "regg", code=1).stderr
 
 
@@ -145,6 +150,19 @@ def test_only_the_program_leaves_models_for_later(argv, started, expected, monke
 )
 def test_wrong_arguments_end_with_code_2(hf_mlcl, arguments):
     assert hf_mlcl(*arguments, code=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--learning_rat", "1"], "There is no argument --learning_rat. Nearest: --learning_rate"),
+        (["--learning_rate", "fast"], "argument --learning_rate"),
+    ],
+)
+def test_a_wrong_argument_of_the_training_is_an_error_of_the_program(hf_mlcl, arguments, message):
+    said = " ".join(hf_mlcl("train", "toy_text", *arguments, code=2).stderr.replace("│", " ").split())
+    assert message in said
+    assert "Usage: hf-mlcl train" in said
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,7 @@ def demo(
 
 @app.command(rich_help_panel="Start here")
 def losses(
-    name: Annotated[str | None, typer.Argument(help="One loss; all of them if left out.")] = None,
+    name: Annotated[str | None, typer.Argument(help="One loss, or several joined with +; all if left out.")] = None,
     plugins: Annotated[list[str] | None, typer.Option("--plugin", help="File or module with losses of yours.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -153,8 +153,8 @@ def train(
 ) -> None:
     """Train a classifier on your own data.
 
-    Labels are recognised as columns of 0 and 1, a column of lists, or one column of names separated by | ; , or
-    tabs. What was recognised is shown before training starts; --check stops there.
+    Labels are recognised as columns of 0 and 1, a column of lists, or one column of names separated by | ; , tabs or
+    spaces. What was recognised is shown before training starts; --check stops there.
 
     Splits that are missing are cut off by iterative stratification, so that every label keeps its share. Epochs, batch
     and learning rate follow from the size of the data.

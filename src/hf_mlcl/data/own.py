@@ -472,7 +472,7 @@ def _labels(
     if not candidates:
         raise CorpusFormatError(
             f"No labels were found among the columns {', '.join(columns)}. Expected: a column 'labels' with lists or "
-            f"with names separated by one of | ; , or a column of 0 and 1 for each label. Name them: "
+            f"with names separated by | ; , tabs or spaces; or a column of 0 and 1 for each label. Name them: "
             f"{_option('label_columns')}."
         )
     return _from_column(raw, candidates[0], delimiter, notes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from hf_mlcl.evaluation.config import LinearEvaluationConfig
@@ -20,6 +21,10 @@ def check_experiment(experiment: ExperimentArguments, training: ContrastiveTrain
         raise ValueError(
             f"num_train_epochs must be above 0, or max_steps must; got {training.num_train_epochs:g} and "
             f"{training.max_steps}: nothing would be trained."
+        )
+    if experiment.data_dir is not None and not Path(experiment.data_dir).expanduser().is_dir():
+        raise ValueError(
+            f"data_dir={experiment.data_dir!r} is not a folder. Give the folder with the files of {experiment.corpus}."
         )
     if experiment.evaluation == "direct" and "logit" not in loss_kinds(training.loss):
         raise ValueError(

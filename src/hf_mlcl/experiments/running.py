@@ -20,7 +20,7 @@ import numpy.typing as npt
 import torch
 from datasets import DatasetDict
 from torch import Tensor
-from transformers import PrinterCallback, ProgressCallback, set_seed
+from transformers import set_seed
 
 from hf_mlcl import ContrastiveMultiLabelTrainer, MLCLForImageClassification, MLCLForSequenceClassification
 from hf_mlcl.data.own import data_fingerprint
@@ -32,6 +32,7 @@ from hf_mlcl.experiments.checkpoints import StatisticsInCheckpoints, starting_ch
 from hf_mlcl.experiments.decisions import save_decisions
 from hf_mlcl.experiments.inputs import Inputs, load_data, prepare_inputs
 from hf_mlcl.experiments.prediction import SINGLE_LABEL
+from hf_mlcl.experiments.progress import without_bars
 from hf_mlcl.files import whole_file
 from hf_mlcl.hub import ModelReport, SplitScores, push_folder, write_model_card
 from hf_mlcl.hub.report import hub_id
@@ -159,10 +160,8 @@ def run_experiment(
         eval_data_collator=inputs.eval_collator,
     )
     trainer.add_callback(StatisticsInCheckpoints(trainer.statistics, checkpoint))
-    if quiet:
-        training.disable_tqdm = True
-        for printing in (PrinterCallback, ProgressCallback):
-            trainer.remove_callback(printing)
+    if quiet or training.disable_tqdm:
+        without_bars(trainer, quiet)
     with _measured(seconds, "train"):
         outcome = trainer.train(resume_from_checkpoint=checkpoint)
     with _measured(seconds, "evaluate"):

@@ -10,6 +10,7 @@ import subprocess
 import sys
 
 import datasets
+import pandas as pd
 import pytest
 from PIL import Image
 
@@ -354,6 +355,15 @@ def test_a_test_split_that_the_data_bring_is_scored(hf_mlcl, trained, reviews, t
     (tmp_path / "test.csv").write_text(rows_of(reviews, 3, 4, 5, 6))
     assert scored(hf_mlcl, tmp_path, trained) == ("test", 4, "")
     assert scored(hf_mlcl, tmp_path, trained, "--split", "all")[:2] == ("all", 7)
+
+
+def test_data_are_read_with_the_columns_of_the_training(hf_mlcl, reviews, tmp_path):
+    table = pd.read_csv(reviews).rename(columns={"text": "title", "tags": "rubric"}).assign(text="always the same")
+    table.to_csv(tmp_path / "data.csv", index=False)
+    columns = ("--text-column", "title", "--label-columns", "rubric")
+    hf_mlcl("train", tmp_path / "data.csv", "--output-dir", tmp_path / "run", *columns, *QUICK)
+    split, _, said = scored(hf_mlcl, tmp_path / "data.csv", tmp_path / "run")
+    assert (split, said) == ("test", "")
 
 
 def test_a_classifier_of_unknown_training_is_scored_on_every_row(hf_mlcl, trained, reviews, tmp_path):

@@ -388,12 +388,16 @@ def test_what_is_wrong_is_named(case, tmp_path):
         ("notes.docx", r"ends in '\.docx'; expected one of \.csv"),
         ("empty", r"holds neither train\.csv"),
         ("broken.parquet", "cannot be read as PARQUET"),
+        ("open_quote.csv", r"open_quote\.csv cannot be read as CSV: field larger than field limit"),
+        ("cut_off.csv.gz", r"cut_off\.csv\.gz cannot be read as CSV: Compressed file ended"),
     ],
 )
 def test_sources_that_cannot_be_read_say_why(source, message, tmp_path):
     (tmp_path / "empty").mkdir()
     for name in ("notes.docx", "broken.parquet"):
         (tmp_path / name).write_text("nothing")
+    (tmp_path / "open_quote.csv").write_text('"text,tags\n' + "a text,a\n" * 20_000)
+    (tmp_path / "cut_off.csv.gz").write_bytes(gzip.compress(b"text,tags\na text,a\n")[:-9])
     with pytest.raises(CorpusFileError, match=message):
         read_own_data(tmp_path / source)
 

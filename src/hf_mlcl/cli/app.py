@@ -187,9 +187,13 @@ def evaluate(
         str | None, typer.Option(help="train, validation, test, or all; what the classifier has not seen if not set.")
     ] = None,
     data_dir: Annotated[str | None, typer.Option(help="Folder with the official files of a corpus.")] = None,
-    text_column: Annotated[str | None, typer.Option(help="Column with texts or image paths, if not found.")] = None,
-    label_columns: Annotated[str | None, typer.Option(help="Column(s) with labels, if not found.")] = None,
-    label_delimiter: Annotated[str | None, typer.Option(help="What separates labels in one column.")] = None,
+    text_column: Annotated[
+        str | None, typer.Option(help="Column with texts or image paths; as in training if not set.")
+    ] = None,
+    label_columns: Annotated[str | None, typer.Option(help="Column(s) with labels; as in training if not set.")] = None,
+    label_delimiter: Annotated[
+        str | None, typer.Option(help="What separates labels; as in training if not set.")
+    ] = None,
     size: Annotated[
         str | None,
         typer.Option(help="full or small version of a corpus; that which the classifier learned from if not set."),

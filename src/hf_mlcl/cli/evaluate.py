@@ -36,7 +36,7 @@ def run(
         split: Which rows; those that the classifier has not seen if not given.
         data_dir: Of a corpus.
         size: Of a corpus; that which the classifier learned from if not given.
-        columns: How to read data of one's own.
+        columns: How to read data of one's own; as in training where they are None.
         max_samples: Rows to keep.
         per_label: Whether to show every label.
         as_json: For programs.
@@ -122,14 +122,18 @@ def _own_rows(data: str, split: str | None, columns: Mapping[str, Any], model: s
     from hf_mlcl.data.own import cut_missing_splits, data_fingerprint, read_own_data
     from hf_mlcl.experiments.running import DATA_FINGERPRINT
 
-    given = read_own_data(data, cut=False, **columns).splits
+    trained = _settings_of_training(model)
+    as_trained: dict[str, Any] = {
+        name: trained.get(name) if value is None else value for name, value in columns.items()
+    }
+    given = read_own_data(data, cut=False, **as_trained).splits
     if split == "all":
         return split, list(given.values())
     if split in (None, "test") and "test" in given:
         return "test", [given["test"]]
     if split is not None:
         return split, [cut_missing_splits(given)[0][split]]
-    trained_on = _settings_of_training(model).get(DATA_FINGERPRINT)
+    trained_on = trained.get(DATA_FINGERPRINT)
     try:
         splits = cut_missing_splits(given)[0]
         if data_fingerprint(splits) == trained_on:

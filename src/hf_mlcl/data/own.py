@@ -260,12 +260,14 @@ def _read_file(path: Path) -> Dataset:
     if reader is None:
         raise CorpusFileError(f"{path} ends in {path.suffix or 'nothing'!r}; expected one of {', '.join(READERS)}.")
     options: dict[str, Any] = {}
-    if reader == "csv":  # pandas would take labels and texts such as None, NA, null or n/a for empty cells
-        options = {"sep": _checked_separator(path), "keep_default_na": False, "na_values": [""]}
     try:
+        if reader == "csv":  # pandas would take labels and texts such as None, NA, null or n/a for empty cells
+            options = {"sep": _checked_separator(path), "keep_default_na": False, "na_values": [""]}
         with _quiet_datasets():
             return load_dataset(reader, data_files=str(path), split="train", **options)
-    except Exception as error:  # of pandas, pyarrow or datasets, depending on what is wrong
+    except CorpusFormatError:
+        raise
+    except Exception as error:  # of csv, gzip, pandas, pyarrow or datasets, depending on what is wrong
         cause = error.__cause__ or error
         hint = ". Save it as UTF-8" if isinstance(cause, UnicodeDecodeError) else ""
         raise CorpusFileError(f"{path} cannot be read as {reader.upper()}: {cause}{hint}") from error

@@ -10,6 +10,7 @@ import subprocess
 import sys
 
 import datasets
+import pandas as pd
 import pytest
 from PIL import Image
 
@@ -39,6 +40,11 @@ def test_losses_are_listed_with_their_formulas(hf_mlcl):
 def test_one_loss_is_explained(hf_mlcl):
     printed = hf_mlcl("losses", "reg").stdout
     assert "hyperparameters  temperature, alpha" in printed
+    joined = hf_mlcl("losses", "reg+zlpr").stdout
+    assert printed.strip() in joined
+    assert hf_mlcl("losses", "zlpr").stdout.strip() in joined
+    assert [fact["name"] for fact in in_json(hf_mlcl("losses", "reg+zlpr", "--json"))] == ["reg", "zlpr"]
+    assert "no loss 'regg'" in hf_mlcl("losses", "regg+zlpr", code=1).stderr
     assert "no loss 'regg'" in hf_mlcl("losses", "regg", code=1).stderr
 
 
@@ -145,6 +151,19 @@ def test_only_the_program_leaves_models_for_later(argv, started, expected, monke
 )
 def test_wrong_arguments_end_with_code_2(hf_mlcl, arguments):
     assert hf_mlcl(*arguments, code=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--learning_rat", "1"], "There is no argument --learning_rat. Nearest: --learning_rate"),
+        (["--learning_rate", "fast"], "argument --learning_rate"),
+    ],
+)
+def test_a_wrong_argument_of_the_training_is_an_error_of_the_program(hf_mlcl, arguments, message):
+    said = " ".join(hf_mlcl("train", "toy_text", *arguments, code=2).stderr.replace("│", " ").split())
+    assert message in said
+    assert "Usage: hf-mlcl train" in said
 
 
 @pytest.mark.parametrize(
@@ -297,6 +316,63 @@ def test_a_corpus_is_scored_in_the_size_that_was_trained_on(
     assert sizes == [expected]
 
 
+def scored(hf_mlcl, data, model, *options):
+    """Split, number of rows and what was said about them."""
+    result = hf_mlcl("evaluate", data, "--model", model, "--json", *options)
+    return in_json(result)["split"], in_json(result)["rows"], result.stderr
+
+
+def rows_of(reviews, *numbers):
+    lines = reviews.read_text().splitlines(keepends=True)
+    return "".join([lines[0], *(lines[1 + number] for number in numbers)])
+
+
+def test_all_rows_are_scored_where_they_are_too_few_to_split(hf_mlcl, trained, reviews, tmp_path):
+    (tmp_path / "few.csv").write_text(rows_of(reviews, *range(5)))
+    assert scored(hf_mlcl, tmp_path / "few.csv", trained, "--split", "all")[:2] == ("all", 5)
+    assert scored(hf_mlcl, tmp_path / "few.csv", trained)[:2] == ("all", 5)
+
+
+def test_a_copy_of_the_training_data_is_scored_on_the_rows_that_training_held_out(hf_mlcl, trained, reviews, tmp_path):
+    shutil.copy(reviews, tmp_path / "copy.csv")
+    held_out = len(read_own_data(reviews).splits["test"])
+    assert scored(hf_mlcl, tmp_path / "copy.csv", trained) == ("test", held_out, "")
+
+
+def test_of_data_that_were_not_trained_on_every_row_is_scored_and_it_is_said(hf_mlcl, trained, reviews, tmp_path):
+    (tmp_path / "more.csv").write_text(rows_of(reviews, *range(150), 3, 4))
+    (tmp_path / "turned.csv").write_text(rows_of(reviews, *reversed(range(150))))
+    for name, rows in (("more.csv", 152), ("turned.csv", 150)):
+        split, number, said = scored(hf_mlcl, tmp_path / name, trained)
+        assert (split, number) == ("all", rows)
+        assert f"{name} is not what the classifier was trained on: all {rows} rows are scored" in said
+    cut_off = len(read_own_data(tmp_path / "more.csv").splits["test"])
+    assert scored(hf_mlcl, tmp_path / "more.csv", trained, "--split", "test")[:2] == ("test", cut_off)
+
+
+def test_a_test_split_that_the_data_bring_is_scored(hf_mlcl, trained, reviews, tmp_path):
+    (tmp_path / "train.csv").write_text(rows_of(reviews, 0, 1, 2))
+    (tmp_path / "test.csv").write_text(rows_of(reviews, 3, 4, 5, 6))
+    assert scored(hf_mlcl, tmp_path, trained) == ("test", 4, "")
+    assert scored(hf_mlcl, tmp_path, trained, "--split", "all")[:2] == ("all", 7)
+
+
+def test_data_are_read_with_the_columns_of_the_training(hf_mlcl, reviews, tmp_path):
+    table = pd.read_csv(reviews).rename(columns={"text": "title", "tags": "rubric"}).assign(text="always the same")
+    table.to_csv(tmp_path / "data.csv", index=False)
+    columns = ("--text-column", "title", "--label-columns", "rubric")
+    hf_mlcl("train", tmp_path / "data.csv", "--output-dir", tmp_path / "run", *columns, *QUICK)
+    split, _, said = scored(hf_mlcl, tmp_path / "data.csv", tmp_path / "run")
+    assert (split, said) == ("test", "")
+
+
+def test_a_classifier_of_unknown_training_is_scored_on_every_row(hf_mlcl, trained, reviews, tmp_path):
+    shutil.copytree(trained / "classifier", tmp_path / "alone")
+    split, number, said = scored(hf_mlcl, reviews, tmp_path / "alone")
+    assert (split, number) == ("all", 150)
+    assert "It is not known whether the classifier was trained on" in said
+
+
 def test_a_size_is_refused_for_data_of_ones_own(hf_mlcl, trained, reviews):
     assert "--size" in hf_mlcl("evaluate", reviews, "--model", trained, "--size", "small", code=2).stderr
 
@@ -317,6 +393,15 @@ def test_images_are_refused_by_a_classifier_of_texts(hf_mlcl, trained, tmp_path)
     (tmp_path / "metadata.csv").write_text("path,labels\na.png,x\n")
     message = hf_mlcl("predict", tmp_path / "metadata.csv", "--model", trained, code=1).stderr
     assert "has images in column 'path', but texts are wanted" in message
+    message = hf_mlcl("predict", tmp_path / "a.png", "--model", trained, code=1).stderr
+    assert f"This classifier takes texts; {tmp_path / 'a.png'} is an image" in message
+    assert "'b.png' is not there" in hf_mlcl("predict", "b.png", "--model", trained, code=1).stderr
+
+
+def test_a_table_without_rows_has_nothing_to_predict(hf_mlcl, trained, tmp_path):
+    (tmp_path / "head.csv").write_text("text,tags\n")
+    for command in (["predict", tmp_path / "head.csv", "--model", trained], ["train", tmp_path / "head.csv"]):
+        assert "head.csv has a header but no rows" in hf_mlcl(*command, code=1).stderr
 
 
 # Pushing --------------------------------------------------------------------------------------------------------------
@@ -331,10 +416,49 @@ def test_an_experiments_folder_pushes_its_classifier_privately(hf_mlcl, trained,
     assert repository.files["model.safetensors"] == (trained / "classifier" / "model.safetensors").read_bytes()
 
 
-def test_a_folder_without_a_model_is_not_pushed(hf_mlcl, tmp_path):
+def test_what_cannot_be_pushed_is_said_without_asking_the_hub(hf_mlcl, trained, tmp_path):
     with HubServer() as server, server.here(tmp_path / "cache"):
         assert "holds no model" in hf_mlcl("push", tmp_path, f"{USER}/nothing", code=1).stderr
+        assert "'nosuch' is not a folder" in hf_mlcl("push", "nosuch", f"{USER}/nothing", code=1).stderr
+        assert "'me/a/b' cannot name a repository" in hf_mlcl("push", trained, "me/a/b", code=1).stderr
+        assert not server.requests
+
+
+def test_a_push_tells_programs_where_it_went(hf_mlcl, trained, tmp_path):
+    with HubServer() as server, server.here(tmp_path / "cache"):
+        told = in_json(hf_mlcl("push", trained, f"{USER}/told", "--json"))
+    assert told["repo_id"] == f"{USER}/told"
+    assert told["commit"].startswith(f"{server.url}/{USER}/told/commit/")
+
+
+def test_whoever_is_not_logged_in_is_told_so(hf_mlcl, trained, tmp_path, monkeypatch):
+    with HubServer() as server, server.here(tmp_path / "cache"):
+        monkeypatch.setenv("HF_TOKEN", "hf_wrong")
+        assert "log in with `hf auth login`" in hf_mlcl("push", trained, f"{USER}/x", code=1).stderr
         assert not server.repositories
+
+
+def test_a_training_that_could_not_be_pushed_is_not_begun(hf_mlcl, reviews, tmp_path, monkeypatch):
+    monkeypatch.setattr("hf_mlcl.data.download.hub_is_reachable", lambda: False)
+    arguments = ("--output-dir", tmp_path / "run", "--push_to_hub", *QUICK)
+    assert "The Hub cannot be reached" in hf_mlcl("train", reviews, *arguments, code=1).stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_push_that_fails_after_the_training_loses_nothing_and_says_how_to_repeat_it(
+    hf_mlcl, reviews, tmp_path, monkeypatch
+):
+    def fail(*_, **__):
+        raise ConnectionError("the line\nis cut")
+
+    monkeypatch.setattr("hf_mlcl.experiments.running.push_folder", fail)
+    folder = tmp_path / "run"
+    with HubServer() as server, server.here(tmp_path / "cache"):
+        result = hf_mlcl("train", reviews, "--output-dir", folder, "--push_to_hub", *QUICK, code=1)
+    assert "macro_f1" in result.stdout
+    assert f"Saved in {folder}" in result.stderr
+    assert f"push failed: the line is cut; repeat with hf-mlcl push {folder} run" in result.stderr
+    assert (folder / "classifier" / "model.safetensors").is_file()
 
 
 def test_without_a_way_to_the_hub_nothing_is_pushed(hf_mlcl, trained, monkeypatch):

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from hf_mlcl.data import CorpusFileError, CorpusFormatError, read_own_data
-from hf_mlcl.data.own import content_of
+from hf_mlcl.data.own import content_of, data_fingerprint
 
 TOPICS = ("art", "music", "sport")
 
@@ -112,6 +112,50 @@ def test_only_the_missing_split_is_cut_off(tmp_path):
     data = read_own_data(tmp_path)
     assert [len(rows) for rows in data.splits.values()] == [27, 3, 10]
     assert data.split_rule == "validation by stratification"
+
+
+def test_rows_stay_as_they_come_where_nothing_is_to_be_cut_off(tmp_path):
+    frame("|")[:5].to_csv(tmp_path / "few.csv", index=False)
+    data = read_own_data(tmp_path / "few.csv", cut=False)
+    assert {split: len(rows) for split, rows in data.splits.items()} == {"train": 5}
+    assert data.split_rule == "as given"
+
+
+def test_the_fingerprint_of_images_is_that_of_their_files_wherever_they_lie(tmp_path):
+    for place in ("here", "there"):
+        images(tmp_path / place)
+        lines = ["file_name,labels", *(f"{i}.png,{('a', 'a|b')[i % 2]}" for i in range(20))]
+        (tmp_path / place / "metadata.csv").write_text("\n".join(lines))
+    first, second = (data_fingerprint(read_own_data(tmp_path / place).splits) for place in ("here", "there"))
+    assert first == second
+    Image.new("RGB", (9, 9)).save(tmp_path / "there" / "3.png")
+    assert data_fingerprint(read_own_data(tmp_path / "there").splits) != first
+
+
+@pytest.mark.parametrize("words", [("no", "yes"), ("N", "Y"), ("False", "TRUE"), ("0.0", "1")])
+def test_columns_of_yes_and_no_are_columns_of_0_and_1(words, tmp_path):
+    table = frame("flags")
+    for name in TOPICS:
+        table[name] = [words[flag] for flag in table[name]]
+    table.to_csv(tmp_path / "data.csv", index=False)
+    data = read_own_data(tmp_path / "data.csv")
+    assert found(data) == sorted(examples())
+    assert data.labels_found == "3 columns of 0 and 1"
+
+
+def test_what_cannot_be_read_is_told_once_and_latin_1_with_the_way_out(tmp_path, caplog):
+    (tmp_path / "latin.csv").write_bytes("text,tags\ngröße,a\n".encode("latin-1") * 20)
+    (tmp_path / "fake.parquet").write_text("nothing")
+    level = datasets.logging.get_verbosity()
+    with caplog.at_level("INFO", logger="datasets"):
+        datasets.logging.enable_propagation()
+        with pytest.raises(CorpusFileError, match=r"latin\.csv cannot be read as CSV.*Save it as UTF-8"):
+            read_own_data(tmp_path / "latin.csv")
+        with pytest.raises(CorpusFileError, match=r"fake\.parquet cannot be read as PARQUET"):
+            read_own_data(tmp_path / "fake.parquet")
+        datasets.logging.disable_propagation()
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+    assert datasets.logging.get_verbosity() == level
 
 
 def test_labels_with_spaces_are_not_taken_apart(tmp_path):
@@ -293,11 +337,38 @@ WRONG = {
     "unknown column": (
         "text,tags\nx,a\n",
         {"label_columns": ["topic"]},
-        "label_columns names 'topic', but the columns",
+        r"label_columns \(--label-columns\) names 'topic', but the columns",
     ),
-    "unknown text": ("text,tags\nx,a\n", {"text_column": "body"}, "text_column names 'body', but the columns are text"),
+    "unknown text": (
+        "text,tags\nx,a\n",
+        {"text_column": "body"},
+        r"text_column \(--text-column\) names 'body', but the columns are text",
+    ),
     "one label": ("text,tags\n" + "x,a\n" * 12, {}, "Column 'tags' holds 1 different labels \\(a\\)"),
     "not a flag": ("text,a,b\nx,0,1\ny,2,1\n", {"label_columns": ["a", "b"]}, "Column 'a' holds 2 in row 2 of train"),
+    "a column twice": (
+        "text,plot,plot,music\n" + "x,0,1,1\n" * 12,
+        {},
+        "data.csv has more than one column 'plot'",
+    ),
+    "one wrong flag of many": (
+        "text,plot,music,cast\n" + "x,0,1,1\n" * 5 + "x,2,1,0\n" + "x,1,0,1\n" * 6,
+        {},
+        "Column 'plot' is 0/1 but for row 6 of train: 2",
+    ),
+    "wrong flags in all": (
+        "text,plot,music\n" + "x,0,1\n" * 9 + "x,?,?\n",
+        {},
+        r"Column 'plot' is 0/1 but for row 10 of train: '\?'.*label_columns \(--label-columns\)",
+    ),
+    "rare labels": (
+        "text,tags\n" + "".join(f"x,a{i}|b{i}\n" for i in range(80)),
+        {},
+        "None of 80 rows can be cut off for a validation split, because the labels are too rare: half of the 160 have "
+        "at most 1 rows",
+    ),
+    "a header only": ("text,tags\n\n", {}, "data.csv has a header but no rows"),
+    "nothing at all": ("", {}, "data.csv is empty"),
     "too few": ("text,tags\nx,a\ny,b\n", {}, "2 training rows are too few to split"),
 }
 
@@ -317,12 +388,16 @@ def test_what_is_wrong_is_named(case, tmp_path):
         ("notes.docx", r"ends in '\.docx'; expected one of \.csv"),
         ("empty", r"holds neither train\.csv"),
         ("broken.parquet", "cannot be read as PARQUET"),
+        ("open_quote.csv", r"open_quote\.csv cannot be read as CSV: field larger than field limit"),
+        ("cut_off.csv.gz", r"cut_off\.csv\.gz cannot be read as CSV: Compressed file ended"),
     ],
 )
 def test_sources_that_cannot_be_read_say_why(source, message, tmp_path):
     (tmp_path / "empty").mkdir()
     for name in ("notes.docx", "broken.parquet"):
         (tmp_path / name).write_text("nothing")
+    (tmp_path / "open_quote.csv").write_text('"text,tags\n' + "a text,a\n" * 20_000)
+    (tmp_path / "cut_off.csv.gz").write_bytes(gzip.compress(b"text,tags\na text,a\n")[:-9])
     with pytest.raises(CorpusFileError, match=message):
         read_own_data(tmp_path / source)
 

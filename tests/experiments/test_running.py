@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import shutil
 import signal
 import subprocess
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 import torch
 from transformers import AutoModel, AutoTokenizer, pipeline
+from transformers.utils import logging as transformers_logging
 
 import hf_mlcl.experiments.running as running
 from hf_mlcl import ContrastiveMultiLabelTrainer, MLCLModel, load_corpus
@@ -38,9 +40,9 @@ QUICK = {
 }
 
 
-def run(folder, **settings):
+def run(folder, quiet=True, **settings):
     chosen = {**QUICK, "output_dir": str(folder), **settings}
-    return run_experiment(*build_experiment(study_recipe("toy_text"), chosen), quiet=True)
+    return run_experiment(*build_experiment(study_recipe("toy_text"), chosen), quiet=quiet)
 
 
 @pytest.fixture(scope="module")
@@ -301,6 +303,17 @@ def test_an_interrupted_run_goes_on_and_ends_as_if_it_had_not_been(contrastive, 
     for name, value in contrastive.metrics.items():
         if name.startswith(("test_", "validation_")):
             assert resumed.metrics[name] == pytest.approx(value, abs=1e-6), name
+
+
+def test_where_no_bars_are_wanted_every_log_is_a_plain_line(tmp_path, capfd):
+    transformers_logging.enable_progress_bar()
+    run(tmp_path / "run", quiet=False, disable_tqdm=True, logging_steps=1)
+    printed, beside = capfd.readouterr()
+    lines = printed.splitlines()
+    assert re.fullmatch(r"step 1  epoch \S+  loss \S+  .*learning_rate \S+.*", lines[0])
+    assert "train_runtime" in lines[-1]
+    assert all(line.startswith("step ") for line in lines)
+    assert "Writing model shards" not in beside
 
 
 def test_push_to_hub_uploads_the_finished_classifier_once(tmp_path):

@@ -105,7 +105,7 @@ def demo(
 
 @app.command(rich_help_panel="Start here")
 def losses(
-    name: Annotated[str | None, typer.Argument(help="One loss; all of them if left out.")] = None,
+    name: Annotated[str | None, typer.Argument(help="One loss, or several joined with +; all if left out.")] = None,
     plugins: Annotated[list[str] | None, typer.Option("--plugin", help="File or module with losses of yours.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -167,8 +167,8 @@ def train(
 ) -> None:
     """Train a classifier on your own data.
 
-    Labels are recognised as columns of 0 and 1, a column of lists, or one column of names separated by | ; , or
-    tabs. What was recognised is shown before training starts; --check stops there.
+    Labels are recognised as columns of 0 and 1, a column of lists, or one column of names separated by | ; , tabs or
+    spaces. What was recognised is shown before training starts; --check stops there.
 
     Splits that are missing are cut off by iterative stratification, so that every label keeps its share. Epochs, batch
     and learning rate follow from the size of the data.
@@ -197,11 +197,17 @@ def evaluate(
     model: Annotated[
         str | None, typer.Option(help="Folder or Hub id of a classifier; the newest under outputs/ if not set.")
     ] = None,
-    split: Annotated[str, typer.Option(help="train, validation, test, or all.")] = "test",
+    split: Annotated[
+        str | None, typer.Option(help="train, validation, test, or all; what the classifier has not seen if not set.")
+    ] = None,
     data_dir: Annotated[str | None, typer.Option(help="Folder with the official files of a corpus.")] = None,
-    text_column: Annotated[str | None, typer.Option(help="Column with texts or image paths, if not found.")] = None,
-    label_columns: Annotated[str | None, typer.Option(help="Column(s) with labels, if not found.")] = None,
-    label_delimiter: Annotated[str | None, typer.Option(help="What separates labels in one column.")] = None,
+    text_column: Annotated[
+        str | None, typer.Option(help="Column with texts or image paths; as in training if not set.")
+    ] = None,
+    label_columns: Annotated[str | None, typer.Option(help="Column(s) with labels; as in training if not set.")] = None,
+    label_delimiter: Annotated[
+        str | None, typer.Option(help="What separates labels; as in training if not set.")
+    ] = None,
     size: Annotated[
         str | None,
         typer.Option(help="full or small version of a corpus; that which the classifier learned from if not set."),
@@ -212,8 +218,8 @@ def evaluate(
 ) -> None:
     """Score a trained classifier on labelled data.
 
-    Data that come without splits are split as `train` splits them, so that the test rows are those that training has
-    not seen; --split all takes every row of data that the classifier never saw.
+    Of the data that it was trained on, the test rows are scored: those that training held out. Of other data it is
+    their test split, or every row where they have none; --split all always takes every row.
     """
     from hf_mlcl.cli.evaluate import run
 
@@ -256,11 +262,12 @@ def push(
     folder: Annotated[str, typer.Argument(help="A model's folder; of an experiment's folder, its classifier.")],
     repo_id: Annotated[str, typer.Argument(help="owner/name on the Hub; made if it is not there.")],
     public: Annotated[bool, typer.Option("--public", help="For everybody to see; private otherwise.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Upload a trained model to the Hub (log in with `hf auth login` before)."""
     from hf_mlcl.cli.push import run
 
-    run(folder, repo_id, public)
+    run(folder, repo_id, public, as_json)
 
 
 app.add_typer(study_app, name="study", rich_help_panel="Research")

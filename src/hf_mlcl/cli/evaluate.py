@@ -20,7 +20,7 @@ SIZES = ("full", "small")
 def run(
     data: str,
     model: str | None,
-    split: str,
+    split: str | None,
     data_dir: str | None,
     size: str | None,
     columns: Mapping[str, Any],
@@ -33,28 +33,33 @@ def run(
     Args:
         data: Where the data are, or a corpus's name.
         model: The classifier; the newest one if not given.
-        split: Which rows.
+        split: Which rows; those that the classifier has not seen if not given.
         data_dir: Of a corpus.
         size: Of a corpus; that which the classifier learned from if not given.
-        columns: How to read data of one's own.
+        columns: How to read data of one's own; as in training where they are None.
         max_samples: Rows to keep.
         per_label: Whether to show every label.
         as_json: For programs.
     """
-    from hf_mlcl.data import encode_labels
+    from hf_mlcl.data import encode_labels, list_corpora
     from hf_mlcl.experiments.inputs import sample_rows
     from hf_mlcl.experiments.prediction import Predictor
     from hf_mlcl.metrics import compute_single_label_metrics, f1, multilabel_metrics
 
-    if split not in (*SPLITS, "all"):
+    if split not in (None, *SPLITS, "all"):
         raise typer.BadParameter(f"--split must be train, validation, test or all; got {split!r}.")
     if size not in (None, *SIZES):
         raise typer.BadParameter(f"--size must be full or small; got {size!r}.")
     quiet_libraries()
     classifier = chosen_model(model)
-    splits = _read(data, data_dir, size, columns, classifier)
+    if data in list_corpora():
+        split = split or "test"
+        chosen = _corpus_rows(data, split, data_dir, size, classifier)
+    elif size is not None:
+        raise typer.BadParameter(f"--size is for the corpora of `hf-mlcl corpora`, and {data!r} is none of them.")
+    else:
+        split, chosen = _own_rows(data, split, columns, classifier)
     predictor = Predictor(classifier)
-    chosen = [splits[name] for name in (SPLITS if split == "all" else (split,)) if name in splits]
     inputs: list[Any] = []
     named: list[list[str]] = []
     for rows in chosen:
@@ -82,7 +87,9 @@ def run(
         for name, count, score in zip(predictor.label_names, truth.sum(axis=0), f1(truth, decisions), strict=True)
     ]
     if as_json:
-        print_json({"model": predictor.model, "rows": len(inputs), "metrics": metrics, "per_label": each})
+        print_json(
+            {"model": predictor.model, "split": split, "rows": len(inputs), "metrics": metrics, "per_label": each}
+        )
         return
     print_table(
         ["rows", *metrics],
@@ -93,27 +100,57 @@ def run(
         print_table(["label", "rows", "F1"], [list(row.values()) for row in sorted(each, key=lambda one: -one["rows"])])
 
 
-def _read(data: str, data_dir: str | None, size: str | None, columns: Mapping[str, Any], model: str) -> Any:
-    from hf_mlcl.data import list_corpora, load_corpus, read_own_data
+def _corpus_rows(corpus: str, split: str, data_dir: str | None, size: str | None, model: str) -> list[Any]:
+    from hf_mlcl.data import load_corpus
 
-    if data in list_corpora():
-        if size is None:
-            size = _size_of_training(data, model)
-            if size != "full":
-                say(f"Using the {size} version of {data}, as in training; --size full takes the whole of it.")
-        return load_corpus(data, size=size, data_dir=data_dir)
-    if size is not None:
-        raise typer.BadParameter(f"--size is for the corpora of `hf-mlcl corpora`, and {data!r} is none of them.")
-    return read_own_data(data, **columns).splits
+    if size is None:
+        trained = _settings_of_training(model)
+        size = str(trained.get("size", "full")) if trained.get("corpus") == corpus else "full"
+        if size != "full":  # its test rows are unseen there only
+            say(f"Using the {size} version of {corpus}, as in training; --size full takes the whole of it.")
+    splits = load_corpus(corpus, size=size, data_dir=data_dir)
+    return [splits[name] for name in (SPLITS if split == "all" else (split,)) if name in splits]
 
 
-def _size_of_training(corpus: str, model: str) -> str:
-    """The version of a corpus that a classifier of an experiment learned from: its test rows are unseen there only."""
+def _own_rows(data: str, split: str | None, columns: Mapping[str, Any], model: str) -> tuple[str, list[Any]]:
+    """The rows to score, and the name of their split.
+
+    Nothing is cut off where the data bring a test split, or where the classifier was trained on other data: all of
+    their rows are new to it.
+    """
+    from hf_mlcl.data.errors import CorpusFormatError
+    from hf_mlcl.data.own import cut_missing_splits, data_fingerprint, read_own_data
+    from hf_mlcl.experiments.running import DATA_FINGERPRINT
+
+    trained = _settings_of_training(model)
+    as_trained: dict[str, Any] = {
+        name: trained.get(name) if value is None else value for name, value in columns.items()
+    }
+    given = read_own_data(data, cut=False, **as_trained).splits
+    if split == "all":
+        return split, list(given.values())
+    if split in (None, "test") and "test" in given:
+        return "test", [given["test"]]
+    if split is not None:
+        return split, [cut_missing_splits(given)[0][split]]
+    trained_on = trained.get(DATA_FINGERPRINT)
+    try:
+        splits = cut_missing_splits(given)[0]
+        if data_fingerprint(splits) == trained_on:
+            return "test", [splits["test"]]
+    except CorpusFormatError:  # too few rows to be cut, so that nothing can have been trained on them
+        pass
+    what = f"{data} is not what the classifier was trained on"
+    if trained_on is None:
+        what = f"It is not known whether the classifier was trained on {data} (--split test scores a tenth of it)"
+    say(f"{what}: all {sum(map(len, given.values()))} rows are scored.")
+    return "all", list(given.values())
+
+
+def _settings_of_training(model: str) -> dict[str, Any]:
+    """The settings of the experiment that a classifier came from, where its folder tells them."""
     from hf_mlcl.experiments.prediction import classifier_folder
     from hf_mlcl.experiments.running import METRICS_FILE, ExperimentResult
 
     folder = Path(classifier_folder(model)).parent
-    if not (folder / METRICS_FILE).is_file():
-        return "full"
-    settings = ExperimentResult.load(folder).settings
-    return str(settings.get("size", "full")) if settings.get("corpus") == corpus else "full"
+    return ExperimentResult.load(folder).settings if (folder / METRICS_FILE).is_file() else {}

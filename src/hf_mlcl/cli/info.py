@@ -13,7 +13,7 @@ def show_losses(name: str | None, plugins: Sequence[str], as_json: bool) -> None
     """All losses in a table, or one of them with everything there is to say.
 
     Args:
-        name: The one, or None.
+        name: The one, several joined with +, or None.
         plugins: Files or modules that register further ones.
         as_json: For programs.
     """
@@ -24,10 +24,13 @@ def show_losses(name: str | None, plugins: Sequence[str], as_json: bool) -> None
 
         import_plugins(plugins)
     if name is not None:
-        fact = loss_facts(name)
+        parts = [loss_facts(part.strip()) for part in name.split("+")]
         if as_json:
-            print_json(fact)
-        else:
+            print_json(parts if len(parts) > 1 else parts[0])
+            return
+        for number, fact in enumerate(parts):
+            if number:
+                print()
             print(f"{fact.pop('description')}\n")
             print_pairs([(key, ", ".join(value) if isinstance(value, list) else value) for key, value in fact.items()])
         return

@@ -122,10 +122,12 @@ def expand(given: str, kind: str, text_column: str | None = None) -> list[str]:
             return _column(path, kind, text_column)
         if kind == "image":
             return [given]
+        if path.suffix.lower() in IMAGE_ENDINGS:
+            raise ValueError(f"This classifier takes texts; {given} is an image.")
         return [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
     if kind == "image":
         raise ValueError(f"{given!r} is not a file or a folder, but this classifier takes images.")
-    if path.suffix.lower() in (*READERS, ".txt"):
+    if path.suffix.lower() in (*READERS, *IMAGE_ENDINGS, ".txt"):
         raise ValueError(f"The file {given!r} is not there.")
     return [given]
 

@@ -31,7 +31,7 @@ def run(data: str, settings: Mapping[str, Any], further: Sequence[str], check: b
     from hf_mlcl.data.registry import list_corpora
     from hf_mlcl.experiments.parsing import build_experiment, parse_settings
     from hf_mlcl.experiments.recipe import study_recipe
-    from hf_mlcl.experiments.running import run_experiment
+    from hf_mlcl.experiments.running import PushError, run_experiment
     from hf_mlcl.experiments.summary import METRICS
 
     try:
@@ -66,18 +66,25 @@ def run(data: str, settings: Mapping[str, Any], further: Sequence[str], check: b
         print_pairs([("loss", training.loss), *shown, ("output_dir", training.output_dir)], title="training")
     if check:
         return
-    result = run_experiment(experiment, training, splits, quiet=as_json)
+    failure = None
+    try:
+        result = run_experiment(experiment, training, splits, quiet=as_json)
+    except PushError as error:
+        result, failure = error.result, error
     PartialState().destroy_process_group()  # a rank that leaves without it may crash on its way out
     if training.process_index > 0:
         return
     if as_json:
         print_json({"folder": str(result.folder), "metrics": result.metrics, "seconds": result.seconds})
-        return
-    names = [name for name in METRICS if f"test_{name}" in result.metrics]
-    rows = [[split, *(result.metrics[f"{split}_{name}"] for name in names)] for split in ("validation", "test")]
-    print_table(["", *names], rows, title=f"\n{training.loss} after {result.seconds['total']:.0f} s")
-    example = '"some text"' if _is_text(result.folder) else "picture.jpg"
-    say(f"Saved in {result.folder}. Use it: hf-mlcl predict --model {result.folder} {example}")
+    else:
+        names = [name for name in METRICS if f"test_{name}" in result.metrics]
+        rows = [[split, *(result.metrics[f"{split}_{name}"] for name in names)] for split in ("validation", "test")]
+        print_table(["", *names], rows, title=f"\n{training.loss} after {result.seconds['total']:.0f} s")
+        example = '"some text"' if _is_text(result.folder) else "picture.jpg"
+        say(f"Saved in {result.folder}. Use it: hf-mlcl predict --model {result.folder} {example}")
+    if failure is not None:
+        say(f"hf-mlcl: {failure}")
+        raise typer.Exit(1) from failure
 
 
 def _applies(name: str, splits: Any, known: Mapping[str, Any]) -> bool:

@@ -7,15 +7,22 @@ from __future__ import annotations
 
 import ast
 import bz2
+import csv
 import gzip
+import hashlib
+import itertools
+import json
+import logging
 import lzma
 import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+import datasets
 import numpy as np
 from datasets import ClassLabel, Dataset, DatasetDict, Image, List, Value, load_dataset
 
@@ -47,6 +54,12 @@ LABEL_NAMES = tuple(
     )
     for name in pair
 )
+FLAG_WORDS = {
+    **dict.fromkeys(("0", "0.0", "false", "no", "n"), False),
+    **dict.fromkeys(("1", "1.0", "true", "yes", "y"), True),
+}
+STRAYS_AT_MOST = 0.2
+"""Share of other values up to which a column is taken for one of 0 and 1 with mistakes in it."""
 EMPTY_WORDS = ("", "na", "n/a", "nan", "null", "none")
 """What an empty cell of a column of 0 and 1 may be written as; among names of labels they are names."""
 DELIMITERS = ("|", ";", ",", "\t", " ")
@@ -59,8 +72,8 @@ class OwnData:
     """Data that were read and understood.
 
     Attributes:
-        splits: ``train``, ``validation`` and ``test``, with a column ``text`` or ``image`` and ``labels`` as lists of
-            ids, as `load_corpus` gives them.
+        splits: ``train``, ``validation`` and ``test`` (those that the data bring, where nothing was cut off), with a
+            column ``text`` or ``image`` and ``labels`` as lists of ids, as `load_corpus` gives them.
         kind: ``"text"`` or ``"image"``.
         content_column: The column that texts or images were taken from.
         labels_found: Where and how labels were found.
@@ -112,12 +125,13 @@ def read_own_data(
     label_columns: Sequence[str] | None = None,
     label_delimiter: str | None = None,
     seed: int = SEED,
+    cut: bool = True,
 ) -> OwnData:
     r"""Read data, recognise texts or images and labels, and split them where they are not split.
 
-    Labels may stand in columns of 0 and 1, one a label; in a column of lists; or in one column of text, separated by
-    ``|``, ``;``, ``,``, tabs or spaces. Splits that are missing are cut from the training rows (8 : 1 : 1) by iterative
-    stratification, so that every label keeps its share.
+    Labels may stand in columns of 0 and 1 (or yes and no), one a label; in a column of lists; or in one column of
+    text, separated by ``|``, ``;``, ``,``, tabs or spaces. Splits that are missing are cut from the training rows
+    (8 : 1 : 1) by iterative stratification, so that every label keeps its share.
 
     Args:
         source: A CSV, TSV, JSON, JSON Lines or Parquet file; a folder with files ``train.csv``, ``validation.csv``,
@@ -127,6 +141,7 @@ def read_own_data(
         label_columns: The columns with labels, where they are not found by themselves.
         label_delimiter: What separates the labels in one column, where it is not found by itself.
         seed: Of the splits.
+        cut: Whether to cut off the splits that are missing; without, the rows stay as they come.
 
     Raises:
         CorpusFileError: If the source is not there or cannot be read.
@@ -156,7 +171,7 @@ def read_own_data(
         rows = rows.cast_column("image", Image()) if kind == "image" else rows.cast_column("text", Value("string"))
         feature = List(ClassLabel(names=names))
         splits[split] = rows.add_column("labels", labels[split], feature=feature)
-    result, rule = _split(splits, seed)
+    result, rule = cut_missing_splits(splits, seed) if cut else (DatasetDict(splits), "as given")
     data = OwnData(result, kind, content, found, rule, notes)
     few = [name for name, count in data.label_counts().items() if count < 5]
     if few:
@@ -179,6 +194,39 @@ def content_of(source: str | os.PathLike[str], kind: str, column: str | None = N
     if found != kind:
         raise CorpusFormatError(f"{os.fspath(source)} has {found}s in column {name!r}, but {kind}s are wanted.")
     return ["" if value is None else str(value) for value in raw["train"][name]]
+
+
+def data_fingerprint(splits: Mapping[str, Dataset]) -> str:
+    """A hash of all rows in their order, which tells whether data are those that a classifier was trained on.
+
+    Texts count with all of their letters, images with the name and the size of their file, wherever it lies.
+
+    Args:
+        splits: As `read_own_data` gives them.
+
+    Examples:
+        >>> from datasets import Features
+        >>> features = Features({"text": Value("string"), "labels": List(ClassLabel(names=["art", "music"]))})
+        >>> rows = Dataset.from_dict({"text": ["one", "two"], "labels": [[0], [0, 1]]}, features=features)
+        >>> data_fingerprint({"train": rows}) == data_fingerprint({"train": rows.select([1, 0])})
+        False
+    """
+    digest = hashlib.sha256()
+    for split in sorted(splits):
+        rows = splits[split]
+        names = rows.features["labels"].feature.names
+        if "image" in rows.column_names:
+            contents: Iterable[Any] = map(_name_and_size, rows.cast_column("image", Image(decode=False))["image"])
+        else:
+            contents = rows["text"]
+        for content, labels in zip(contents, rows["labels"], strict=True):
+            digest.update(json.dumps([split, content, [names[label] for label in labels]]).encode())
+    return digest.hexdigest()
+
+
+def _name_and_size(image: Mapping[str, Any]) -> tuple[str, int]:
+    path = image["path"] or ""
+    return os.path.basename(path), os.path.getsize(path) if image["bytes"] is None else len(image["bytes"])
 
 
 # Files ----------------------------------------------------------------------------------------------------------------
@@ -212,20 +260,44 @@ def _read_file(path: Path) -> Dataset:
     if reader is None:
         raise CorpusFileError(f"{path} ends in {path.suffix or 'nothing'!r}; expected one of {', '.join(READERS)}.")
     options: dict[str, Any] = {}
-    if reader == "csv":  # pandas would take labels and texts such as None, NA, null or n/a for empty cells
-        options = {"sep": _separator(path), "keep_default_na": False, "na_values": [""]}
     try:
-        return load_dataset(reader, data_files=str(path), split="train", **options)
-    except Exception as error:  # of pandas, pyarrow or datasets, depending on what is wrong
+        if reader == "csv":  # pandas would take labels and texts such as None, NA, null or n/a for empty cells
+            options = {"sep": _checked_separator(path), "keep_default_na": False, "na_values": [""]}
+        with _quiet_datasets():
+            return load_dataset(reader, data_files=str(path), split="train", **options)
+    except CorpusFormatError:
+        raise
+    except Exception as error:  # of csv, gzip, pandas, pyarrow or datasets, depending on what is wrong
         cause = error.__cause__ or error
-        raise CorpusFileError(f"{path} cannot be read as {reader.upper()}: {cause}") from error
+        hint = ". Save it as UTF-8" if isinstance(cause, UnicodeDecodeError) else ""
+        raise CorpusFileError(f"{path} cannot be read as {reader.upper()}: {cause}{hint}") from error
 
 
-def _separator(path: Path) -> str:
-    """What separates the columns of a CSV file: what its header has most of."""
+@contextmanager
+def _quiet_datasets() -> Iterator[None]:
+    """The library logs the errors that it raises; they are told once."""
+    before = datasets.logging.get_verbosity()
+    datasets.logging.set_verbosity(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        datasets.logging.set_verbosity(before)
+
+
+def _checked_separator(path: Path) -> str:
+    """What separates the columns of a CSV file: what its header has most of. There must be rows below the header."""
     with OPENERS.get(path.suffix, open)(path, "rt", encoding="utf-8", errors="replace") as file:
-        header = file.readline()
-    return max((",", ";", "\t"), key=header.count)
+        first = next((line for line in file if line.strip()), "")
+        separator = max((",", ";", "\t"), key=first.count)
+        header = next(csv.reader(itertools.chain([first], file), delimiter=separator))
+        has_rows = any(line.strip() for line in file)
+    names = Counter(name.strip() for name in header)
+    if twice := [name for name, count in names.items() if name and count > 1]:
+        # pandas would call the second one "plot.1", and it would become a label
+        raise CorpusFormatError(f"{path} has more than one column {', '.join(map(repr, twice))}. Rename or delete one.")
+    if not has_rows:
+        raise CorpusFormatError(f"{path} has a header but no rows." if first else f"{path} is empty.")
+    return separator
 
 
 def _read_folder(folder: Path) -> dict[str, Dataset]:
@@ -324,7 +396,7 @@ def _content_column(
     strings = [name for name in strings if name.lower() not in LABEL_NAMES]
     if not strings:
         raise CorpusFormatError(
-            f"No column with texts or images was found among {', '.join(columns)}. Name it: text_column."
+            f"No column with texts or images was found among {', '.join(columns)}. Name it: {_option('text_column')}."
         )
     return "text", max(strings, key=lambda name: np.mean([len(value or "") for value in rows[name][:1000]]))
 
@@ -344,7 +416,17 @@ def _is_image(rows: Dataset, column: str) -> bool:
 
 def _check_named(argument: str, named: Iterable[str], columns: Sequence[str]) -> None:
     if unknown := [name for name in named if name not in columns]:
-        raise CorpusFormatError(f"{argument} names {unknown[0]!r}, but the columns are {', '.join(columns)}.")
+        raise CorpusFormatError(f"{_option(argument)} names {unknown[0]!r}, but the columns are {', '.join(columns)}.")
+
+
+def _option(argument: str) -> str:
+    """What an argument is called in Python and on the command line.
+
+    Examples:
+        >>> _option("text_column")
+        'text_column (--text-column)'
+    """
+    return f"{argument} (--{argument.replace('_', '-')})"
 
 
 def _without_blank_rows(raw: dict[str, Dataset], content: str, kind: str, notes: list[str]) -> dict[str, Dataset]:
@@ -381,15 +463,36 @@ def _labels(
         by_name = [name for word in LABEL_NAMES for name in rest if name.lower() == word]
         flags = [name for name in rest if _is_flag(raw, name)]
         lists = [name for name in rest if isinstance(raw["train"].features[name], List)]
+        strays = [] if by_name else [stray for name in rest if (stray := _stray_among_flags(raw, name))]
+        if strays and len(flags) + len(strays) > 1:  # a label would be lost, or all of them
+            raise CorpusFormatError(
+                f"{strays[0]}. Mend it, or name the columns that are labels: {_option('label_columns')}."
+            )
         candidates = by_name[:1] or (flags if len(flags) > 1 else []) or lists[:1]
     if len(candidates) > 1:
         return _from_flags(raw, candidates, notes)
     if not candidates:
         raise CorpusFormatError(
             f"No labels were found among the columns {', '.join(columns)}. Expected: a column 'labels' with lists or "
-            f"with names separated by one of | ; , or a column of 0 and 1 for each label. Name them: label_columns."
+            f"with names separated by | ; , tabs or spaces; or a column of 0 and 1 for each label. Name them: "
+            f"{_option('label_columns')}."
         )
     return _from_column(raw, candidates[0], delimiter, notes)
+
+
+def _stray_among_flags(raw: dict[str, Dataset], column: str) -> str | None:
+    """Where a column of 0 and 1 holds something else; None if all is well, or if it is no such column at all."""
+    cells = [
+        (f"row {number} of {split}", value)
+        for split, rows in raw.items()
+        for number, value in enumerate(rows[column][:1000], 1)
+        if not _is_empty(value)
+    ]
+    strays = [(place, value) for place, value in cells if _flag(value) is None]
+    if not strays or len(strays) > STRAYS_AT_MOST * len(cells):
+        return None
+    place, value = strays[0]
+    return f"Column {column!r} is 0/1 but for {place}: {value!r}"
 
 
 def _is_flag(raw: dict[str, Dataset], column: str) -> bool:
@@ -402,9 +505,7 @@ def _is_flag(raw: dict[str, Dataset], column: str) -> bool:
 
 def _flag(value: Any) -> bool | None:
     if isinstance(value, str):
-        return {"0": False, "1": True, "0.0": False, "1.0": True, "false": False, "true": True}.get(
-            value.strip().lower()
-        )
+        return FLAG_WORDS.get(value.strip().lower())
     return bool(value) if value in (0, 1) else None
 
 
@@ -471,7 +572,8 @@ def _from_column(
     if len(names) < 2:
         raise CorpusFormatError(
             f"Column {column!r} holds {len(names)} different labels ({', '.join(names) or 'none'}); at least 2 are "
-            f"needed. Name the right columns (label_columns) or what separates the labels (label_delimiter)."
+            f"needed. Name the right columns, {_option('label_columns')}, or what separates the labels, "
+            f"{_option('label_delimiter')}."
         )
     number = {name: index for index, name in enumerate(names)}
     ids = {split: [sorted({number[name] for name in row}) for row in found] for split, found in named.items()}
@@ -549,8 +651,13 @@ def _pieces(text: str, delimiter: str | None) -> list[str]:
 # Splits ---------------------------------------------------------------------------------------------------------------
 
 
-def _split(splits: dict[str, Dataset], seed: int) -> tuple[DatasetDict, str]:
-    """All three splits; those that are missing are cut from the training rows."""
+def cut_missing_splits(splits: Mapping[str, Dataset], seed: int = SEED) -> tuple[DatasetDict, str]:
+    """All three splits, those that are missing cut from the training rows; and where they come from.
+
+    Args:
+        splits: ``train``, and perhaps others.
+        seed: Of the splits.
+    """
     missing = [split for split in ("validation", "test") if split not in splits]
     if not missing:
         return DatasetDict({split: splits[split] for split in SPLIT_NAMES}), "as given"
@@ -562,13 +669,18 @@ def _split(splits: dict[str, Dataset], seed: int) -> tuple[DatasetDict, str]:
     cut = {name: rows.select(np.flatnonzero(parts == part)) for part, name in enumerate(["train", *missing])}
     empty = [name for name, found in cut.items() if not len(found)]
     if empty:
-        raise CorpusFormatError(f"{len(rows)} rows are too few to cut off a {empty[0]} split. Give one, or more rows.")
+        counts = Counter(label for row in rows["labels"] for label in row)
+        raise CorpusFormatError(
+            f"None of {len(rows)} rows can be cut off for a {empty[0]} split, because the labels are too rare: half of "
+            f"the {len(counts)} have at most {np.median(list(counts.values())):g} rows, and rare labels stay in "
+            f"training. Leave rare labels out, or give a folder with splits of your own."
+        )
     found = {**splits, **cut}
     return DatasetDict({split: found[split] for split in SPLIT_NAMES}), f"{' and '.join(missing)} by stratification"
 
 
 def _note_repeated_texts(data: OwnData, notes: list[str]) -> None:
-    if data.kind == "text":
+    if data.kind == "text" and "test" in data.splits:
         learned = set(data.splits["train"]["text"])
         seen = sum(text in learned for text in data.splits["test"]["text"])
         if seen:

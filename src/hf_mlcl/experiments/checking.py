@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from hf_mlcl.evaluation.config import LinearEvaluationConfig
@@ -21,6 +22,10 @@ def check_experiment(experiment: ExperimentArguments, training: ContrastiveTrain
             f"num_train_epochs must be above 0, or max_steps must; got {training.num_train_epochs:g} and "
             f"{training.max_steps}: nothing would be trained."
         )
+    if experiment.data_dir is not None and not Path(experiment.data_dir).expanduser().is_dir():
+        raise ValueError(
+            f"data_dir={experiment.data_dir!r} is not a folder. Give the folder with the files of {experiment.corpus}."
+        )
     if experiment.evaluation == "direct" and "logit" not in loss_kinds(training.loss):
         raise ValueError(
             f"evaluation='direct' needs a loss on logits; {training.loss!r} trains no classifier. Join one "
@@ -28,6 +33,44 @@ def check_experiment(experiment: ExperimentArguments, training: ContrastiveTrain
         )
     if evaluates_linearly(experiment, training.loss):
         linear_config(experiment, training.seed)
+
+
+def check_push(repo_id: str, token: str | bool | None = None) -> None:
+    """Refuse a push that cannot succeed: no name of a repository, no way to the Hub, nobody logged in.
+
+    Args:
+        repo_id: Where to: ``"name"`` or ``"owner/name"``.
+        token: Of the user; the one of ``hf auth login`` if not given.
+
+    Raises:
+        ValueError: Says which of them it is and what to do.
+
+    Examples:
+        >>> check_push("me/reg+zlpr")  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        ...
+        ValueError: 'me/reg+zlpr' cannot name a repository of the Hub. Expected owner/name of letters, digits, - _ . ...
+    """
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HFValidationError
+    from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
+
+    from hf_mlcl.data.download import hub_is_reachable
+
+    try:
+        validate_repo_id(repo_id)
+    except HFValidationError as error:
+        raise ValueError(
+            f"{repo_id!r} cannot name a repository of the Hub. Expected owner/name of letters, digits, - _ . "
+            f"(of a training: --hub_model_id)."
+        ) from error
+    if not hub_is_reachable():
+        raise ValueError("The Hub cannot be reached. `hf-mlcl doctor` says what else is missing.")
+    try:
+        HfApi(token=token).whoami()
+    except Exception as error:  # no token, a wrong one, or a Hub that fails
+        reason = " ".join(str(error).split())
+        raise ValueError(f"The Hub does not know who pushes; log in with `hf auth login`. It says: {reason}") from error
 
 
 def evaluates_linearly(experiment: ExperimentArguments, loss: str) -> bool:

@@ -13,7 +13,7 @@ import runpy
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 import yaml
@@ -50,7 +50,8 @@ def parse_experiment(
     try:
         return build_experiment(recipe, parse_settings(sys.argv[1:] if argv is None else argv, description))
     except ValueError as error:
-        _parser(description).error(str(error))
+        parser = _parser(description)
+        parser.exit(2, f"{parser.format_usage()}{parser.prog}: error: {error}\n")
         raise  # never reached: the parser has ended the program
 
 
@@ -61,11 +62,18 @@ def parse_settings(argv: Sequence[str], description: str | None = None) -> dict[
         argv: The command line.
         description: For ``--help``.
 
+    Raises:
+        ValueError: If an argument is unknown or its value wrong.
+
     Examples:
         >>> parse_settings(["--learning_rate", "2e-5", "--size", "small"])
         {'learning_rate': 2e-05, 'size': 'small'}
     """
-    given = vars(_parser(description).parse_args(list(argv)))
+    known, unknown = _parser(description).parse_known_args(list(argv))
+    if unknown:
+        wrong = next((word.partition("=")[0] for word in unknown if word.startswith("-")), unknown[0])
+        raise ValueError(f"There is no argument {wrong}. Nearest: {_nearest(wrong.lstrip('-'), '--')}.")
+    given = vars(known)
     from_file = read_settings(given.pop("config")) if "config" in given else {}
     return {**from_file, **given}
 
@@ -142,9 +150,16 @@ def read_settings(path: str) -> dict[str, Any]:
     return content
 
 
+class _Parser(HfArgumentParser):  # type: ignore[misc]
+    """Wrong arguments raise, since the recipes and the program each have their own way to end."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ValueError(message)
+
+
 def _parser(description: str | None = None) -> Any:
     """HF's parser for both kinds of arguments, telling only what was given."""
-    parser = HfArgumentParser(
+    parser = _Parser(
         (ExperimentArguments, ContrastiveTrainingArguments),
         usage="%(prog)s [--argument VALUE ...]",  # all of them would fill a screen before the help begins
         description=description,
@@ -163,12 +178,17 @@ def _actions() -> dict[str, Any]:
     return {action.dest: action for action in _parser()._actions if action.dest not in ("config", "help")}
 
 
+def _nearest(name: str, prefix: str = "") -> str:
+    """Settings whose names are much like one that is wrong."""
+    near = difflib.get_close_matches(name.replace("-", "_"), _actions(), n=3)
+    return ", ".join(prefix + found for found in near) or "none, see --help"
+
+
 def _converted(name: str, value: Any) -> Any:
     """A setting with the type of its field; an error for a name that is none."""
     actions = _actions()
     if name not in actions:
-        near = difflib.get_close_matches(name, actions, n=3) or ["see --help"]
-        raise ValueError(f"There is no setting {name!r}. Nearest: {', '.join(near)}.")
+        raise ValueError(f"There is no setting {name!r}. Nearest: {_nearest(name)}.")
     if isinstance(value, os.PathLike):
         value = os.fspath(value)
     if isinstance(value, list | tuple):

@@ -20,16 +20,19 @@ import numpy.typing as npt
 import torch
 from datasets import DatasetDict
 from torch import Tensor
-from transformers import PrinterCallback, ProgressCallback, set_seed
+from transformers import set_seed
 
 from hf_mlcl import ContrastiveMultiLabelTrainer, MLCLForImageClassification, MLCLForSequenceClassification
+from hf_mlcl.data.own import data_fingerprint
+from hf_mlcl.data.registry import list_corpora
 from hf_mlcl.evaluation import linear_evaluate, space_quality, tune_thresholds
 from hf_mlcl.experiments.arguments import ExperimentArguments
-from hf_mlcl.experiments.checking import check_experiment, evaluates_linearly, linear_config
+from hf_mlcl.experiments.checking import check_experiment, check_push, evaluates_linearly, linear_config
 from hf_mlcl.experiments.checkpoints import StatisticsInCheckpoints, starting_checkpoint
 from hf_mlcl.experiments.decisions import save_decisions
 from hf_mlcl.experiments.inputs import Inputs, load_data, prepare_inputs
 from hf_mlcl.experiments.prediction import SINGLE_LABEL
+from hf_mlcl.experiments.progress import without_bars
 from hf_mlcl.files import strict_json, whole_file
 from hf_mlcl.hub import ModelReport, SplitScores, export_encoder, push_folder, write_model_card
 from hf_mlcl.hub.report import calibrated, hub_id
@@ -45,6 +48,8 @@ Array = npt.NDArray[np.float32]
 FeaturesAndLabels = tuple[Array, Array]
 
 METRICS_FILE = "metrics.json"
+DATA_FINGERPRINT = "data_fingerprint"
+"""Among the settings in it: which data of one's own were trained on."""
 UNIFORMITY_ROWS = 10_000
 """Rows that uniformity is measured on: its cost grows with their square."""
 
@@ -85,6 +90,19 @@ class ExperimentResult:
         return cls(**{**content, "metrics": metrics, "folder": Path(folder)})
 
 
+class PushError(RuntimeError):
+    """An experiment is finished and saved, but its classifier did not get to the Hub.
+
+    Args:
+        message: What happened, and how to repeat the push.
+        result: Of the experiment.
+    """
+
+    def __init__(self, message: str, result: ExperimentResult) -> None:
+        super().__init__(message)
+        self.result = result
+
+
 def run_experiment(
     experiment: ExperimentArguments,
     training: ContrastiveTrainingArguments,
@@ -105,6 +123,9 @@ def run_experiment(
         data: The splits, where they are not those of ``experiment.corpus``.
         quiet: Whether to print nothing, neither progress nor logs.
 
+    Raises:
+        PushError: If ``training.push_to_hub`` was wanted and failed, once everything was saved.
+
     Examples:
         >>> import tempfile
         >>> from hf_mlcl.experiments import Recipe, build_experiment
@@ -117,6 +138,8 @@ def run_experiment(
     seconds: dict[str, float] = {}
     start = time.perf_counter()
     check_experiment(experiment, training)
+    if training.push_to_hub:
+        check_push(_repository(training), training.hub_token)
     checkpoint = starting_checkpoint(experiment, training)
     # The Hub gets the finished classifier, and not every checkpoint on the way to it.
     push, training.push_to_hub = training.push_to_hub, False
@@ -139,10 +162,8 @@ def run_experiment(
         eval_data_collator=inputs.eval_collator,
     )
     trainer.add_callback(StatisticsInCheckpoints(trainer.statistics, checkpoint))
-    if quiet:
-        training.disable_tqdm = True
-        for printing in (PrinterCallback, ProgressCallback):
-            trainer.remove_callback(printing)
+    if quiet or training.disable_tqdm:
+        without_bars(trainer, quiet)
     with _measured(seconds, "train"):
         outcome = trainer.train(resume_from_checkpoint=checkpoint)
     with _measured(seconds, "evaluate"):
@@ -153,7 +174,7 @@ def run_experiment(
         per_label=evaluated.per_label,
         seconds={name: round(value, 2) for name, value in seconds.items()},
         folder=Path(training.output_dir),
-        settings=_settings(experiment, training),
+        settings=_settings(experiment, training, data),
         versions=library_versions(),
     )
     if trainer.is_world_process_zero():
@@ -163,7 +184,7 @@ def run_experiment(
         result.save()
     _prepare_for_others(trainer, inputs, evaluated, experiment)
     if trainer.is_world_process_zero() and push:
-        _push(result.folder / "classifier", training)
+        _push(result, training)
     return result
 
 
@@ -279,10 +300,17 @@ def _training_passes(
 # Folders --------------------------------------------------------------------------------------------------------------
 
 
-def _push(classifier: Path, training: ContrastiveTrainingArguments) -> None:
+def _push(result: ExperimentResult, training: ContrastiveTrainingArguments) -> None:
     private = True if training.hub_private_repo is None else training.hub_private_repo
-    name = training.hub_model_id or Path(training.output_dir).name
-    push_folder(classifier, name, private=private, token=training.hub_token)
+    try:
+        push_folder(result.folder / "classifier", _repository(training), private=private, token=training.hub_token)
+    except Exception as error:  # whatever the network or the Hub come up with, after everything has been saved
+        command = f"hf-mlcl push {result.folder} {_repository(training)}{'' if private else ' --public'}"
+        raise PushError(f"push failed: {' '.join(str(error).split())}; repeat with {command}", result) from error
+
+
+def _repository(training: ContrastiveTrainingArguments) -> str:
+    return training.hub_model_id or Path(training.output_dir).name
 
 
 def _check_splits(data: DatasetDict) -> None:
@@ -353,6 +381,10 @@ def _prr(trainer: ContrastiveMultiLabelTrainer) -> dict[str, float]:
     return {"prr": float(logged[-1]["prr"])} if "prr" in logged[-1] else {}
 
 
-def _settings(experiment: ExperimentArguments, training: ContrastiveTrainingArguments) -> dict[str, Any]:
+def _settings(
+    experiment: ExperimentArguments, training: ContrastiveTrainingArguments, data: DatasetDict
+) -> dict[str, Any]:
     chosen = {**training.to_dict(), **dataclasses.asdict(experiment)}
+    if experiment.corpus not in list_corpora():
+        chosen[DATA_FINGERPRINT] = data_fingerprint(data)
     return {name: value for name, value in chosen.items() if "token" not in name}

@@ -7,10 +7,12 @@ import os
 
 import pytest
 
+from hf_mlcl import ContrastiveMultiLabelTrainer, ContrastiveTrainingArguments
 from hf_mlcl.experiments.yaml_file import parse_yaml
 from hf_mlcl.metrics import multilabel_metrics
 from hf_mlcl.study import StudyError, load_outline, load_study
 from hf_mlcl.study.execution import LAUNCHER_VARIABLES
+from training.tiny import text_model, text_rows
 
 FILE = """
 name: example
@@ -248,6 +250,15 @@ def test_checking_waits_for_no_other_process_and_leaves_nothing_behind(write, mo
     load_study(path, ["fp16=true"])  # which only the machine that does the runs can have
     assert dict(os.environ) == before
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_trainer_of_the_same_process_goes_on_when_a_study_is_read(write, tmp_path):
+    rows = text_rows(16)
+    args = ContrastiveTrainingArguments(tmp_path / "run", bf16=True, use_cpu=True, report_to="none", disable_tqdm=True)
+    trainer = ContrastiveMultiLabelTrainer(text_model(), args, train_dataset=rows)
+    before = trainer.extract_features(rows)
+    load_study(write(FILE))
+    assert (trainer.extract_features(rows) == before).all()
 
 
 def test_a_missing_file_and_a_folder_are_named(tmp_path):

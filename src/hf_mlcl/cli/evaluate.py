@@ -91,10 +91,11 @@ def run(
             {"model": predictor.model, "split": split, "rows": len(inputs), "metrics": metrics, "per_label": each}
         )
         return
+    decided = "" if set(predictor.thresholds) == {0.5} else ", tuned thresholds"
     print_table(
         ["rows", *metrics],
         [[len(inputs), *map(float, metrics.values())]],
-        title=f"{predictor.model} on {data} ({split})",
+        title=f"{predictor.model} on {data} ({split}{decided})",
     )
     if per_label:
         print_table(["label", "rows", "F1"], [list(row.values()) for row in sorted(each, key=lambda one: -one["rows"])])

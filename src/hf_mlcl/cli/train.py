@@ -78,7 +78,12 @@ def run(data: str, settings: Mapping[str, Any], further: Sequence[str], check: b
         print_json({"folder": str(result.folder), "metrics": result.metrics, "seconds": result.seconds})
     else:
         names = [name for name in METRICS if f"test_{name}" in result.metrics]
-        rows = [[split, *(result.metrics[f"{split}_{name}"] for name in names)] for split in ("validation", "test")]
+        kinds = {"validation": "validation", "test": "test", "test, tuned thresholds": "tuned_test"}
+        rows = [
+            [title, *(result.metrics.get(f"{prefix}_{name}", "") for name in names)]
+            for title, prefix in kinds.items()
+            if f"{prefix}_micro_f1" in result.metrics
+        ]
         print_table(["", *names], rows, title=f"\n{training.loss} after {result.seconds['total']:.0f} s")
         example = '"some text"' if _is_text(result.folder) else "picture.jpg"
         say(f"Saved in {result.folder}. Use it: hf-mlcl predict --model {result.folder} {example}")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -58,9 +59,24 @@ def check_arguments(run: Run) -> None:
     from hf_mlcl.experiments import build_experiment, study_recipe
 
     settings = {**QUIET, **run.arguments, "output_dir": "", "use_cpu": True}  # a GPU is the run's own process's
+    settings.pop("data_dir", None)  # studies are planned on machines without the data too
     # A worker that a launcher started must not wait for others here: workers do not know each other.
-    with environment(dict.fromkeys(LAUNCHER_VARIABLES)):
+    with environment(dict.fromkeys(LAUNCHER_VARIABLES)), _accelerate_as_it_was():
         build_experiment(study_recipe(settings["corpus"]), settings)
+
+
+@contextmanager
+def _accelerate_as_it_was() -> Iterator[None]:
+    """New training arguments make accelerate forget its state, without which a trainer of this process cannot go on."""
+    from accelerate.state import AcceleratorState, PartialState
+
+    before = [(shared._shared_state, dict(shared._shared_state)) for shared in (AcceleratorState, PartialState)]
+    try:
+        yield
+    finally:
+        for state, content in before:
+            state.clear()
+            state.update(content)
 
 
 def expanded(path: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 from importlib import metadata
 
+NOT_INSTALLED = "not installed"
 LIBRARIES = (
     "torch",
     "torchvision",
@@ -24,7 +25,7 @@ def library_versions() -> dict[str, str]:
         >>> sorted(library_versions())[-2:]
         ['torchvision', 'transformers']
     """
-    own = {"python": platform.python_version(), "hf-mlcl": installed_version("hf-mlcl") or "not installed"}
+    own = {"python": platform.python_version(), "hf-mlcl": installed_version("hf-mlcl") or NOT_INSTALLED}
     return own | {name: version for name in LIBRARIES if (version := installed_version(name))}
 
 

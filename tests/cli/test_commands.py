@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -480,3 +481,28 @@ def test_the_demo_ends_with_a_table_a_picture_and_a_classifier(hf_mlcl, tmp_path
         assert picture.size[0] > 500
     assert "Using outputs/demo/classifier" in hf_mlcl("predict", "some text").stderr
     hf_mlcl("demo", *quick, "--losses", "bce")  # once more in the same folder
+
+
+BROKEN = """
+import sys
+import hf_mlcl.cli.doctor as doctor
+from hf_mlcl.cli import main
+
+def broken(*_):
+    raise BrokenPipeError(32, "Broken pipe of a worker")
+
+doctor.run = broken
+sys.argv = ["hf-mlcl", "doctor"]
+main()
+"""
+
+
+@pytest.mark.parametrize("traceback", [False, True])
+def test_a_pipe_that_is_not_our_own_output_does_not_break_in_silence(traceback):
+    environment = (
+        os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)} | ({"HF_MLCL_TRACEBACK": "1"} if traceback else {})
+    )
+    done = subprocess.run([sys.executable, "-c", BROKEN], capture_output=True, text=True, env=environment)
+    assert done.returncode == 1
+    assert "Broken pipe of a worker" in done.stderr
+    assert ("Traceback" in done.stderr) == traceback

@@ -434,3 +434,26 @@ def test_a_dataset_of_the_hub_with_class_labels_is_read(monkeypatch):
 def test_paths_may_be_paths_or_strings(tmp_path):
     path = write(tmp_path, "|", ".csv")
     assert found(read_own_data(str(path))) == found(read_own_data(Path(path)))
+
+
+def test_counts_beside_a_column_of_lists_are_no_labels(tmp_path):
+    rows = [
+        {
+            "text": f"text {n}",
+            "aspects": ["plot", "music"][: 1 + n % 2],
+            "upvotes": 5 if n == 0 else n % 2,
+            "old": n % 2,
+        }
+        for n in range(40)
+    ]
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert read_own_data(path).splits["train"].features["labels"].feature.names == ["music", "plot"]
+
+
+def test_images_in_an_archive_have_a_fingerprint(tmp_path):
+    features = datasets.Features(
+        {"image": datasets.Image(), "labels": datasets.List(datasets.ClassLabel(names=["cat"]))}
+    )
+    rows = {"image": [{"path": "zip://a.png::photos.zip", "bytes": None}], "labels": [[0]]}
+    assert len(data_fingerprint({"train": datasets.Dataset.from_dict(rows, features=features)})) == 64

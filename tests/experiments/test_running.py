@@ -19,6 +19,7 @@ from transformers import AutoModel, AutoTokenizer, pipeline
 from transformers.utils import logging as transformers_logging
 
 import hf_mlcl.experiments.running as running
+import hf_mlcl.training.report as training_report
 from hf_mlcl import ContrastiveMultiLabelTrainer, MLCLModel, load_corpus
 from hf_mlcl.data import TextCollator, clean_text, tokenize, with_cleaning, word_tokenizer
 from hf_mlcl.evaluation import LinearEvaluationConfig
@@ -135,9 +136,13 @@ def test_tuned_thresholds_are_saved_and_their_scores_stand_beside_those_of_a_hal
     assert result.metrics == contrastive.metrics
 
 
-def test_an_export_loads_without_this_package_and_the_card_has_pictures(contrastive, tmp_path):
-    result = run(tmp_path / "shared", seed=1, export=True)
-    assert result.metrics == contrastive.metrics
+def test_an_export_loads_without_this_package_and_the_card_has_pictures(contrastive, tmp_path, monkeypatch):
+    drawn = []
+    draw = training_report._figures
+    monkeypatch.setattr(training_report, "_figures", lambda *args: drawn.append(args[1].thresholds) or draw(*args))
+    result = run(tmp_path / "shared", seed=1, export=True, thresholds="macro_f1")
+    assert {name: result.metrics[name] for name in contrastive.metrics} == contrastive.metrics
+    assert drawn == [Predictor(result.folder).thresholds], "pictures show what the card's table shows"
     encoder, backbone = (AutoModel.from_pretrained(result.folder / name) for name in ("encoder", "backbone"))
     assert type(backbone) is type(encoder.backbone)
     for name, weights in encoder.backbone.state_dict().items():
@@ -147,6 +152,9 @@ def test_an_export_loads_without_this_package_and_the_card_has_pictures(contrast
         pictures = list((result.folder / folder / "figures").glob("*.png"))
         assert len(pictures) >= 3
         assert all(f"figures/{picture.name}" in card for picture in pictures)
+        assert ("tuned thresholds" in card) == (folder == "classifier")
+    run(tmp_path / "shared", seed=2, overwrite=True)
+    assert not (tmp_path / "shared" / "backbone").exists(), "it would be that of another encoder"
 
 
 def test_the_same_seed_gives_the_same_numbers_and_another_seed_others(contrastive, tmp_path):

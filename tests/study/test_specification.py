@@ -247,7 +247,7 @@ def test_checking_waits_for_no_other_process_and_leaves_nothing_behind(write, mo
         monkeypatch.setenv(name, "16")
     before = dict(os.environ)
     path = write(FILE)
-    load_study(path, ["fp16=true"])  # which only the machine that does the runs can have
+    load_study(path, ["fp16=true", "tf32=true", "deepspeed=zero.json"])  # which the machine with the runs has
     assert dict(os.environ) == before
     assert list(tmp_path.iterdir()) == [path]
 

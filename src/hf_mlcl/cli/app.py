@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import sys
 from typing import Annotated, Any
 
@@ -34,9 +35,11 @@ class _Program(TyperGroup):
         """Run a command."""
         try:
             return super().invoke(ctx)
-        except BrokenPipeError:
-            raise
         except (CorpusError, ValueError, OSError, ImportError) as error:
+            if isinstance(error, BrokenPipeError) and _nobody_reads():
+                raise
+            if os.environ.get(TRACEBACK) and isinstance(error, BrokenPipeError):
+                raise RuntimeError(_message(error)) from error  # as such, click would pass over it in silence
             if os.environ.get(TRACEBACK):
                 raise
             say(f"hf-mlcl: {_message(error)}")
@@ -44,6 +47,15 @@ class _Program(TyperGroup):
         except KeyboardInterrupt:
             say("hf-mlcl: stopped")
             raise typer.Exit(130) from None
+
+
+def _nobody_reads() -> bool:
+    """Whether it is our own output that is closed, and not the pipe of a worker or of a connection."""
+    if not hasattr(select, "poll"):  # Windows
+        return True
+    output = select.poll()
+    output.register(sys.stdout.fileno(), 0)
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in output.poll(0))
 
 
 def _message(error: BaseException) -> str:

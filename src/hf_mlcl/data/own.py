@@ -226,7 +226,9 @@ def data_fingerprint(splits: Mapping[str, Dataset]) -> str:
 
 def _name_and_size(image: Mapping[str, Any]) -> tuple[str, int]:
     path = image["path"] or ""
-    return os.path.basename(path), os.path.getsize(path) if image["bytes"] is None else len(image["bytes"])
+    if image["bytes"] is not None:
+        return os.path.basename(path), len(image["bytes"])
+    return os.path.basename(path), os.path.getsize(path) if os.path.isfile(path) else 0  # in an archive, or far away
 
 
 # Files ----------------------------------------------------------------------------------------------------------------
@@ -463,7 +465,8 @@ def _labels(
         by_name = [name for word in LABEL_NAMES for name in rest if name.lower() == word]
         flags = [name for name in rest if _is_flag(raw, name)]
         lists = [name for name in rest if isinstance(raw["train"].features[name], List)]
-        strays = [] if by_name else [stray for name in rest if (stray := _stray_among_flags(raw, name))]
+        found_otherwise = by_name or (lists and len(flags) < 2)
+        strays = [] if found_otherwise else [stray for name in rest if (stray := _stray_among_flags(raw, name))]
         if strays and len(flags) + len(strays) > 1:  # a label would be lost, or all of them
             raise CorpusFormatError(
                 f"{strays[0]}. Mend it, or name the columns that are labels: {_option('label_columns')}."

@@ -35,7 +35,7 @@ from hf_mlcl.experiments.prediction import SINGLE_LABEL
 from hf_mlcl.experiments.progress import without_bars
 from hf_mlcl.files import strict_json, whole_file
 from hf_mlcl.hub import ModelReport, SplitScores, export_encoder, push_folder, write_model_card
-from hf_mlcl.hub.report import calibrated, hub_id
+from hf_mlcl.hub.report import hub_id
 from hf_mlcl.metrics import compute_single_label_metrics, decide, decision_metrics, f1, multilabel_metrics, sigmoid
 from hf_mlcl.training import ContrastiveTrainingArguments
 from hf_mlcl.training.report import training_report
@@ -147,6 +147,8 @@ def run_experiment(
     with _measured(seconds, "data"):
         data = load_data(experiment, training) if data is None else data
         _check_splits(data)
+        is_own = experiment.corpus not in list_corpora()
+        known_data = {DATA_FINGERPRINT: data_fingerprint(data)} if is_own else {}
         inputs = prepare_inputs(data, experiment, training)
     if inputs.kind == "image":
         training.remove_unused_columns = False  # the collator reads the column with images
@@ -174,10 +176,11 @@ def run_experiment(
         per_label=evaluated.per_label,
         seconds={name: round(value, 2) for name, value in seconds.items()},
         folder=Path(training.output_dir),
-        settings=_settings(experiment, training, data),
+        settings=_settings(experiment, training) | known_data,
         versions=library_versions(),
     )
     if trainer.is_world_process_zero():
+        shutil.rmtree(result.folder / "backbone", ignore_errors=True)  # that of an earlier encoder
         _save_model(trainer.model, inputs.processor, result.folder / "encoder")
         _save_model(evaluated.classifier, inputs.processor, result.folder / "classifier")
         save_decisions(result.folder, *evaluated.test)
@@ -322,19 +325,29 @@ def _check_splits(data: DatasetDict) -> None:
 def _prepare_for_others(
     trainer: ContrastiveMultiLabelTrainer, inputs: Inputs, evaluated: _Evaluated, experiment: ExperimentArguments
 ) -> None:
-    """Write the classifier's card and the plain backbone, by all ranks together, since pictures show features."""
+    """Write the classifier's card and the plain backbone, by all ranks together, since pictures show features.
+
+    Everything is trained, judged and saved: nothing of this is worth a failed run.
+    """
+    warning = "The model is saved, but its card or its plain backbone could not be written: %s"
     folder = Path(trainer.args.output_dir)
     try:
         report = _report(trainer, evaluated, experiment)
-        if not trainer.is_world_process_zero():
-            return
+    except Exception as error:
+        if trainer.args.world_size > 1:  # the others may be waiting for this rank's features
+            raise
+        logger.warning(warning, error)
+        return
+    if not trainer.is_world_process_zero():
+        return
+    try:
         write_model_card(folder / "classifier", report)
         if experiment.export:
-            shutil.rmtree(folder / "backbone", ignore_errors=True)
             export_encoder(trainer.model, folder / "backbone", inputs.processor, prototypes=trainer.uses_prototypes)
-            write_model_card(folder / "backbone", report)
-    except Exception as error:  # everything is trained, judged and saved: nothing of this is worth a failed run
-        logger.warning("The model is saved, but its card or its plain backbone could not be written: %s", error)
+            scored = "Scores of a classifier on its features, which decides at 0.5."
+            write_model_card(folder / "backbone", dataclasses.replace(report, thresholds=None, evaluation=scored))
+    except Exception as error:
+        logger.warning(warning, error)
 
 
 def _save_model(model: Any, processor: Any, folder: Path) -> None:
@@ -356,10 +369,15 @@ def _report(
     scores = None if experiment.single_label else SplitScores("test", evaluated.test[0], evaluated.probabilities)
     title = f"{name}-{trainer.args.loss}"
     on_hub = hub_id(corpus) if "/" in corpus else None
-    report = training_report(
-        trainer, evaluation=scores, dataset=name, dataset_id=on_hub, name=title, figures=experiment.export
+    return training_report(
+        trainer,
+        evaluation=scores,
+        dataset=name,
+        dataset_id=on_hub,
+        name=title,
+        figures=experiment.export,
+        classifier=evaluated.classifier,
     )
-    return calibrated(report, evaluated.classifier.config)
 
 
 # What is written down -------------------------------------------------------------------------------------------------
@@ -381,10 +399,6 @@ def _prr(trainer: ContrastiveMultiLabelTrainer) -> dict[str, float]:
     return {"prr": float(logged[-1]["prr"])} if "prr" in logged[-1] else {}
 
 
-def _settings(
-    experiment: ExperimentArguments, training: ContrastiveTrainingArguments, data: DatasetDict
-) -> dict[str, Any]:
+def _settings(experiment: ExperimentArguments, training: ContrastiveTrainingArguments) -> dict[str, Any]:
     chosen = {**training.to_dict(), **dataclasses.asdict(experiment)}
-    if experiment.corpus not in list_corpora():
-        chosen[DATA_FINGERPRINT] = data_fingerprint(data)
     return {name: value for name, value in chosen.items() if "token" not in name}

@@ -15,6 +15,8 @@ QUIET = {"report_to": "none", "disable_tqdm": True, "export": False}
 """A run's output is a file: no progress bars in it, nothing sent to a tracker, and nothing written for other people,
 unless the study file says so."""
 
+OF_THE_MACHINE = ("data_dir", "tf32", "deepspeed")
+"""Arguments that only the machine which does the runs can meet: studies are planned on others too."""
 LAUNCHER_VARIABLES = ("LOCAL_RANK", "WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")
 """What accelerate takes for a sign that processes train together."""
 
@@ -59,7 +61,8 @@ def check_arguments(run: Run) -> None:
     from hf_mlcl.experiments import build_experiment, study_recipe
 
     settings = {**QUIET, **run.arguments, "output_dir": "", "use_cpu": True}  # a GPU is the run's own process's
-    settings.pop("data_dir", None)  # studies are planned on machines without the data too
+    for name in OF_THE_MACHINE:
+        settings.pop(name, None)
     # A worker that a launcher started must not wait for others here: workers do not know each other.
     with environment(dict.fromkeys(LAUNCHER_VARIABLES)), _accelerate_as_it_was():
         build_experiment(study_recipe(settings["corpus"]), settings)

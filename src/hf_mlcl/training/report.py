@@ -22,7 +22,7 @@ from hf_mlcl.hub.report import DataFacts, LossFacts, ModelReport, SplitScores, c
 from hf_mlcl.losses import CrossEntropyLoss, JoinedLoss
 from hf_mlcl.metrics import sigmoid
 from hf_mlcl.training.rows import evenly, label_counts
-from hf_mlcl.versions import library_versions
+from hf_mlcl.versions import NOT_INSTALLED, library_versions
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -48,6 +48,7 @@ def training_report(
     dataset: str | None = None,
     dataset_id: str | None = None,
     figures: bool = True,
+    classifier: Any = None,
     **facts: Any,
 ) -> ModelReport:
     """Gather what a trainer knows.
@@ -61,6 +62,7 @@ def training_report(
         dataset: The data's name; the Hub id or the training data's own name if not given.
         dataset_id: The data's id on the Hub, ``"owner/name"``, under which results are listed.
         figures: Whether to draw pictures of the space, which takes a pass over up to 1,000 rows.
+        classifier: Whose thresholds and temperature the card shows; that of a linear evaluation if not given.
         **facts: Further fields of `ModelReport`, such as ``license``, ``language`` or ``name``.
     """
     report = report_of_model(trainer.model)
@@ -79,14 +81,22 @@ def training_report(
         hardware=_hardware(args),
         seconds=_seconds(state.log_history),
         energy=_energy(args.output_dir),
-        versions=library_versions(),
+        versions=_versions(),
         prototypes=trainer.uses_prototypes,
     )
-    if isinstance(evaluation, LinearEvaluationResult) and evaluation.classifier is not None:
-        report = calibrated(report, evaluation.classifier.config)
+    if classifier is None and isinstance(evaluation, LinearEvaluationResult):
+        classifier = evaluation.classifier
+    if classifier is not None:
+        report = calibrated(report, classifier.config)
     if figures:
         report.figures = _figures(trainer, report)
     return replace(report, **{name: value for name, value in facts.items() if value is not None})
+
+
+def _versions() -> dict[str, str]:
+    """Those that others can install: no local builds, and nothing that was used from its folder."""
+    versions = {name: version.split("+")[0] for name, version in library_versions().items()}
+    return {name: version for name, version in versions.items() if version != NOT_INSTALLED}
 
 
 # Loss and settings ----------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 
-from hf_mlcl.losses import MomentumQueue, build_loss, loss_class
+from hf_mlcl.losses import ContrastiveLoss, MomentumQueue, build_loss, loss_class
 from hf_mlcl.losses.engine import Contrast
 from losses.batches import batch, labels_for, multi_hot
 from losses.oracles import CONTRASTIVE, rows_of
@@ -200,6 +200,26 @@ def test_shares_of_the_anchors_add_up_to_the_whole(name, shards):
         assert relative_error(sum(summed), count) <= 1e-12
 
 
+@each_loss
+@pytest.mark.parametrize("length", [1e-15, 1e25, 3e38])
+def test_rows_of_any_length_give_what_unit_rows_give_in_float32(name, length):
+    z, y, c = batch(name, rows=6, num_labels=4, dim=5)
+    z, c = (torch.nn.functional.normalize(t, dim=1) for t in (z, c))
+    expected = build_loss(name)(z, y, c)
+    value, *grads = value_and_gradients(build_loss(name), (z * length).float(), y, (c * length).float())
+    assert relative_error(value, expected) <= 1e-5  # as far as float32 is from the loops
+    assert all(grad.isfinite().all() for grad in grads)
+
+
+@pytest.mark.parametrize("name", ["wo_reg", "reg"])
+@pytest.mark.parametrize("alpha", [5.0, 50.0, 200.0])
+def test_a_large_alpha_is_right_in_float32(name, alpha):
+    z, y, c = batch(name, rows=12, num_labels=9, dim=8, seed=4, density=0.7)
+    got = value_and_gradients(build_loss(name, alpha=alpha), z.float(), y, c.float())
+    for mine, theirs in zip(got, oracle_value_and_gradients(name, z, y, c, alpha=alpha), strict=True):
+        assert relative_error(mine, theirs) <= 1e-5
+
+
 def test_alpha_zero_is_the_limit_of_small_alpha():
     z, y, c = batch("reg", rows=8, num_labels=5, dim=6)
     assert relative_error(build_loss("reg", alpha=1e-9)(z, y, c), build_loss("reg")(z, y, c)) <= 1e-7
@@ -294,6 +314,30 @@ def test_inputs_are_left_as_they_were(name):
     before = [t.clone() for t in (z, y, c)]
     value_and_gradients(build_loss(name), z, y, c)
     assert all(torch.equal(a, b) for a, b in zip((z, y, c), before, strict=True))
+
+
+@pytest.mark.parametrize("chunk_size", [None, 2])
+def test_labels_that_a_loss_returns_as_targets_are_never_written_to(chunk_size):
+    class SameRow(ContrastiveLoss):
+        """Attracts each row to the rows whose number is one of its labels."""
+
+        def targets(self, rows):
+            return lambda anchors, out: rows.labels[anchors]
+
+    z, y = torch.randn(5, 4, requires_grad=True), (torch.rand(5, 5) < 0.7).float()
+    y.fill_diagonal_(1.0)  # a row's attraction to itself is what the engine masks
+    before = y.clone()
+    SameRow(chunk_size=chunk_size)(z, y).backward()
+    assert torch.equal(y, before)
+
+
+def test_targets_of_another_shape_are_refused():
+    class OnePerRow(ContrastiveLoss):
+        def targets(self, rows):
+            return lambda anchors, out: rows.labels[anchors].any(1, keepdim=True).float()
+
+    with pytest.raises(ValueError, match=r"shape \(5, 5\); got \(5, 1\)"):
+        OnePerRow()(torch.randn(5, 4), torch.ones(5, 3))
 
 
 def test_prototypes_are_ignored_where_a_loss_has_none():
@@ -397,6 +441,11 @@ WRONG = {
     r"labels must be 0 or 1, but labels\[1, 2\] is 2": lambda z, y, c: (z, _with(y, 1, 2, 2.0), c),
     r"labels must be 0 or 1, but labels\[0, 0\] is 0.5": lambda z, y, c: (z, _with(y, 0, 0, 0.5), c),
     "labels must be 0 or 1, but": lambda z, y, c: (z, _with(y, 3, 1, -1.0), c),
+    "labels must be a torch.Tensor, got list": lambda z, y, c: (z, y.tolist(), c),
+    "labels must be a torch.Tensor, got ndarray": lambda z, y, c: (z, y.numpy(), c),
+    "labels must be a dense tensor, got torch.sparse_coo": lambda z, y, c: (z, y.to_sparse(), c),
+    "embeddings must be a torch.Tensor, got ndarray": lambda z, y, c: (z.numpy(), y, c),
+    "prototypes must be a torch.Tensor, got list": lambda z, y, c: (z, y, c.tolist()),
     "prototypes are missing": lambda z, y, c: (z, y, None),
     r"prototypes must have shape \(num_labels, dim\) = \(4, 5\)": lambda z, y, c: (z, y, c[1:]),
     "prototypes must have shape": lambda z, y, c: (z, y, c[:, 1:]),
@@ -439,7 +488,17 @@ def test_wrong_class_labels_are_named(name, labels, message):
 @each_loss
 @pytest.mark.parametrize(
     ("setting", "value"),
-    [("temperature", 0.0), ("temperature", -1.0), ("temperature", float("nan")), ("chunk_size", 0)],
+    [
+        ("temperature", 0.0),
+        ("temperature", -1.0),
+        ("temperature", float("nan")),
+        ("temperature", float("inf")),
+        ("temperature", "0.1"),
+        ("temperature", None),
+        ("chunk_size", 0),
+        ("chunk_size", 2.5),
+        ("chunk_size", "8"),
+    ],
 )
 def test_wrong_settings_are_named(name, setting, value):
     with pytest.raises(ValueError, match=setting):

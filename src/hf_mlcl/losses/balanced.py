@@ -11,8 +11,8 @@ from hf_mlcl.losses.contrastive import Rows, Targets
 from hf_mlcl.losses.labels import LabelSets
 
 PairWeight = Callable[[Tensor, Tensor], Tensor]
-"""f(shared, sizes): the weights of a tile of pairs from the numbers of labels that they share (which it may overwrite)
-and the numbers of labels of the anchors, a column."""
+"""f(shared, sizes): the weights of a tile of pairs, up to a factor for each anchor, from the numbers of labels that
+they share (0 for an anchor and itself; it may overwrite them) and the numbers of labels of the anchors, a column."""
 
 
 def balanced_targets(rows: Rows, labels: LabelSets, pair_weight: PairWeight | None = None) -> Targets:
@@ -33,8 +33,11 @@ def balanced_targets(rows: Rows, labels: LabelSets, pair_weight: PairWeight | No
         sizes = y.sum(1, keepdim=True).clamp(min=1.0)
         if pair_weight is None:
             return labels.shared((y / sizes).mul_(alike), out)
-        f = pair_weight(labels.shared(y, torch.empty_like(out)), sizes)
-        f.diagonal(anchors.start - rows.queued.start).zero_()
+        shared = labels.shared(y, torch.empty_like(out))
+        itself = anchors.start - rows.queued.start  # the diagonal on which an anchor meets itself
+        shared.diagonal(itself).zero_()
+        f = pair_weight(shared, sizes)
+        f.diagonal(itself).zero_()
         n = labels.per_label(f)
         n = n.masked_fill(n == 0, 1.0)
         return labels.shared(y / sizes / n, out).mul_(f)

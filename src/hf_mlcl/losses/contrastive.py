@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from hf_mlcl.losses.engine import Contrast, PairCounts, Pairs, contrast, pairs
-from hf_mlcl.losses.labels import LabelSets, check_multi_hot, check_zero_one, to_class_ids
-from hf_mlcl.losses.loss import Loss
+from hf_mlcl.losses.labels import LabelSets, check_dense, check_multi_hot, check_zero_one, to_class_ids
+from hf_mlcl.losses.loss import Loss, number
 from hf_mlcl.losses.queue import MomentumQueue
 
 Targets = Callable[[slice, Tensor], Tensor]
@@ -104,11 +104,11 @@ class ContrastiveLoss(Loss):
 
     def __init__(self, temperature: float = 0.1, chunk_size: int | None = None) -> None:
         super().__init__()
-        if not temperature > 0:
-            raise ValueError(f"temperature must be positive, got {temperature}. The study uses 0.1.")
-        if chunk_size is not None and chunk_size < 1:
-            raise ValueError(f"chunk_size must be at least 1, or None to choose it automatically; got {chunk_size}.")
-        self.temperature = float(temperature)
+        self.temperature = number("temperature", temperature, above=True, hint="The study uses 0.1.")
+        if chunk_size is not None and not (isinstance(chunk_size, int) and chunk_size >= 1):
+            raise ValueError(
+                f"chunk_size must be a whole number of rows, or None to choose it automatically; got {chunk_size!r}."
+            )
         self.chunk_size = chunk_size
 
     # What a subclass states -----------------------------------------------------------------------------------
@@ -174,6 +174,7 @@ class ContrastiveLoss(Loss):
             shard: (k, n), k from 0: take the k-th of n equal shares of the anchors. Totals, divisors and counts of
                 all shares add up to those of the whole.
         """
+        check_dense(embeddings=embeddings, labels=labels, prototypes=prototypes)
         with torch.autocast(embeddings.device.type, enabled=False):
             x, rows = self._arrange(embeddings, labels, prototypes, queue)
             anchors = _share(self.anchors(rows), *shard)
@@ -192,6 +193,7 @@ class ContrastiveLoss(Loss):
             >>> found.target.tolist()[0], found.attraction.tolist()[0]
             ([0.0, 1.0, 0.0], [0.0, 0.5, -0.5])
         """
+        check_dense(embeddings=embeddings, labels=labels, prototypes=prototypes)
         with torch.autocast(embeddings.device.type, enabled=False):
             x, rows = self._arrange(embeddings, labels, prototypes, None)
             return pairs(x, self._contrast(rows, self.anchors(rows)))

@@ -54,8 +54,8 @@ class Contrast:
         anchors: The rows of ``x`` that are anchors.
         candidates: The rows of ``x`` that anchors are compared with.
         targets: Called as ``targets(rows, out)`` with a slice of anchor rows and an uninitialised tensor of shape
-            (rows, candidates); returns their T, in `out` or in a tensor of its own. What it says of a row and itself
-            is ignored.
+            (rows, candidates); returns their T, in `out` or in another tensor, which is copied. What it says of a row
+            and itself is ignored.
         temperature: tau.
         log_weights: log w, of shape (candidates,); None stands for w = 1.
         regularised: Whether the regulariser takes part.
@@ -200,10 +200,12 @@ class _Contrast(torch.autograd.Function):
 
 def _normalise(x: Tensor) -> tuple[Tensor, Tensor]:
     """u, and the norms that it was divided by."""
-    norm = torch.linalg.vector_norm(x, dim=1, keepdim=True)
-    tiny = torch.finfo(x.dtype).tiny
-    norm = norm.masked_fill(norm < tiny**0.5, 1.0)  # a row so short is a zero row: its squares underflow
-    return x / norm, norm
+    largest = x.abs().amax(1, keepdim=True)  # taken out first: the squares of 1e20 overflow in float32
+    is_zero = largest < torch.finfo(x.dtype).tiny ** 0.5  # a row so short is a zero row: its gradient would overflow
+    largest = largest.masked_fill(is_zero, 1.0)
+    u = x / largest
+    length = torch.linalg.vector_norm(u, dim=1, keepdim=True).masked_fill(is_zero, 1.0)
+    return u.div_(length), largest * length
 
 
 def _tile(
@@ -216,7 +218,13 @@ def _tile(
 
     s.addmm_(u[rows], keys.T, beta=0.0, alpha=1 / spec.temperature)
     s.diagonal(itself).fill_(info.min)  # finite, so that no product with 0 is NaN
-    target = spec.targets(rows, target)
+    given = spec.targets(rows, target)
+    if given.shape != target.shape:
+        raise ValueError(
+            f"targets must return one number per pair, of shape {tuple(target.shape)}; got {tuple(given.shape)}."
+        )
+    if given is not target:  # somebody else's tensor, perhaps the caller's own labels: never written to
+        target.copy_(given)
     target.diagonal(itself).zero_()
     mass = target.sum(1, keepdim=True)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -65,6 +67,17 @@ class LabelSets:
         """``pair_weights @ Y``: for each label, the summed weights of the rows that carry it."""
         sums = pair_weights[:, : self.split] @ self.multi_hot
         return sums + pair_weights[:, self.split :] if self.with_prototypes else sums
+
+
+def check_dense(**inputs: Any) -> None:
+    """Raise for inputs that are not dense tensors, by their names; None is left to the caller."""
+    for name, value in inputs.items():
+        if value is not None and not isinstance(value, Tensor):
+            raise ValueError(
+                f"{name} must be a torch.Tensor, got {type(value).__name__}. Convert it first: torch.as_tensor({name})."
+            )
+        if value is not None and value.layout != torch.strided:
+            raise ValueError(f"{name} must be a dense tensor, got {value.layout}. Convert it: {name}.to_dense().")
 
 
 def check_multi_hot(labels: Tensor, rows: Tensor, *, rows_name: str) -> None:

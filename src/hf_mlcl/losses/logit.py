@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hf_mlcl.losses.labels import NO_CLASS, check_multi_hot, check_zero_one, to_class_ids
-from hf_mlcl.losses.loss import Loss
+from hf_mlcl.losses.labels import NO_CLASS, check_dense, check_multi_hot, check_zero_one, to_class_ids
+from hf_mlcl.losses.loss import Loss, number
 from hf_mlcl.losses.registry import register_loss
 
 
@@ -29,6 +29,7 @@ class LogitLoss(Loss):
 
     def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
         """The mean over the batch; 0 for an empty one."""
+        check_dense(logits=logits, labels=labels)
         if logits.ndim != 2 or not logits.is_floating_point():
             raise ValueError(
                 "logits must be a floating-point matrix of shape (batch, num_labels), but came as "
@@ -94,7 +95,7 @@ class FocalLoss(LogitLoss):
 
     def __init__(self, gamma: float = 2.0) -> None:
         super().__init__()
-        self.gamma = _at_least_zero("gamma", gamma)
+        self.gamma = number("gamma", gamma)
 
     def compute(self, logits: Tensor, labels: Tensor) -> Tensor:
         """One term a label."""
@@ -127,10 +128,10 @@ class AsymmetricLoss(LogitLoss):
 
     def __init__(self, gamma_pos: float = 0.0, gamma_neg: float = 1.0, margin: float = 0.0) -> None:
         super().__init__()
-        self.gamma_pos = _at_least_zero("gamma_pos", gamma_pos)
-        self.gamma_neg = _at_least_zero("gamma_neg", gamma_neg)
-        self.margin = _at_least_zero("margin", margin)
-        if not margin < 1:
+        self.gamma_pos = number("gamma_pos", gamma_pos)
+        self.gamma_neg = number("gamma_neg", gamma_neg)
+        self.margin = number("margin", margin)
+        if self.margin >= 1:
             raise ValueError(f"margin must be below 1, got {margin}: at 1 no negative would ever count.")
 
     def compute(self, logits: Tensor, labels: Tensor) -> Tensor:
@@ -236,9 +237,3 @@ def _log_sum_exp(values: Tensor, where: Tensor) -> Tensor:
     The lowest finite number stands in for the others: -inf would make the gradient of an empty row NaN.
     """
     return values.masked_fill(~where, torch.finfo(values.dtype).min / 4).logsumexp(1)
-
-
-def _at_least_zero(name: str, value: float) -> float:
-    if not value >= 0:
-        raise ValueError(f"{name} must be at least 0, got {value}.")
-    return float(value)

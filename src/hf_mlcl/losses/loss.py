@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from typing import ClassVar
+import math
+from numbers import Real
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -43,3 +45,21 @@ class Loss(nn.Module):
         """Shows the hyperparameters when the loss is printed."""
         settings = {name: getattr(self, name, None) for name in inspect.signature(type(self)).parameters}
         return ", ".join(f"{name}={value}" for name, value in settings.items() if value is not None)
+
+
+def number(name: str, value: Any, *, above: bool = False, hint: str = "") -> float:
+    """A hyperparameter as a finite float of at least 0, or `above` 0; an error names it and gives the hint.
+
+    Examples:
+        >>> number("temperature", 1, above=True)
+        1.0
+        >>> number("alpha", "1")
+        Traceback (most recent call last):
+        ValueError: alpha must be a number of at least 0; got '1'.
+    """
+    is_number = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+    if not is_number or value < 0 or (above and value == 0):
+        raise ValueError(
+            f"{name} must be a number {'above' if above else 'of at least'} 0; got {value!r}. {hint}".strip()
+        )
+    return float(value)

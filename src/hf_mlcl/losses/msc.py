@@ -8,6 +8,7 @@ from torch import Tensor
 
 from hf_mlcl.losses.balanced import balanced_targets
 from hf_mlcl.losses.contrastive import ContrastiveLoss, Rows, Targets
+from hf_mlcl.losses.loss import number
 from hf_mlcl.losses.registry import register_loss
 
 
@@ -45,11 +46,7 @@ class MSCLoss(ContrastiveLoss):
 
     def __init__(self, temperature: float = 0.1, beta: float = 0.1, chunk_size: int | None = None) -> None:
         super().__init__(temperature, chunk_size)
-        if not 0 < beta < math.inf:
-            raise ValueError(
-                f"beta must be positive, got {beta}. The default is 0.1; 1 weighs instances as prototypes."
-            )
-        self.beta = float(beta)
+        self.beta = number("beta", beta, above=True, hint="The default is 0.1; 1 weighs instances as prototypes.")
 
     def targets(self, rows: Rows) -> Targets:
         """Balanced over the anchor's labels, each partner discounted by the size of the union."""

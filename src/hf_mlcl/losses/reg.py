@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import torch
+from torch import Tensor
+
 from hf_mlcl.losses.balanced import balanced_targets
 from hf_mlcl.losses.contrastive import ContrastiveLoss, Rows, Targets
+from hf_mlcl.losses.loss import number
 from hf_mlcl.losses.registry import register_loss
 
 
@@ -38,9 +42,7 @@ class WithoutRegLoss(ContrastiveLoss):
 
     def __init__(self, temperature: float = 0.1, alpha: float = 0.0, chunk_size: int | None = None) -> None:
         super().__init__(temperature, chunk_size)
-        if not alpha >= 0:
-            raise ValueError(f"alpha must be at least 0, got {alpha}. 0 switches the re-weighting off.")
-        self.alpha = float(alpha)
+        self.alpha = number("alpha", alpha, hint="0 switches the re-weighting off.")
 
     def anchors(self, rows: Rows) -> range:
         """Instances and prototypes."""
@@ -52,7 +54,15 @@ class WithoutRegLoss(ContrastiveLoss):
         if self.alpha == 0.0:
             return balanced_targets(rows, labels)
         candidate_sizes = labels.sizes.clamp(min=1.0)
-        return balanced_targets(rows, labels, lambda shared, _: shared.div_(candidate_sizes).pow_(self.alpha))
+        least = torch.finfo(rows.labels.dtype).tiny ** 0.5
+
+        def discount(shared: Tensor, _: Tensor) -> Tensor:
+            # Only the ratios within a row count. Relative to its largest entry no power underflows that matters, and
+            # what would become 0 stays positive, so that the regulariser still knows the pair.
+            share = shared.div_(candidate_sizes)
+            return share.div_(share.amax(1, keepdim=True).clamp_(min=least)).pow_(self.alpha).clamp_(min=least)
+
+        return balanced_targets(rows, labels, discount)
 
 
 @register_loss("reg")

@@ -41,7 +41,10 @@ def similarity(a: Row, b: Row, tau: float) -> Tensor:
 
 
 def anchor_loss(i, candidates, target, tau, weight=lambda row: 1.0, regularised=False):
-    """-sum_j T_ij log p_ij, plus the regulariser; None where the anchor has no positive."""
+    """-sum_j T_ij log(exp(s_ij) / Z_i), plus the regulariser; None where the anchor has no positive.
+
+    `weight` stands in the denominator Z only.
+    """
     others = [j for j in candidates if j is not i]
     t = {id(j): target(i, j) for j in others}
     if not sum(t.values()) > 0:
@@ -50,7 +53,7 @@ def anchor_loss(i, candidates, target, tau, weight=lambda row: 1.0, regularised=
     log_z = torch.logsumexp(torch.stack([s[id(j)] + math.log(weight(j)) for j in others]), 0)
     total = torch.zeros((), dtype=torch.float64)
     for j in others:
-        log_p = s[id(j)] + math.log(weight(j)) - log_z
+        log_p = s[id(j)] - log_z
         total = total - t[id(j)] * log_p
         if regularised and t[id(j)] > 0:
             total = total - max(0.0, log_p.exp().item() - t[id(j)]) * s[id(j)]

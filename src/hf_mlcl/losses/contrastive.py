@@ -125,8 +125,8 @@ class ContrastiveLoss(Loss):
         """The rows that anchors are compared with: all."""
         return range(rows.queued.start, rows.prototypes.stop)
 
-    def log_weights(self, rows: Rows) -> Tensor | None:
-        """Logarithm of the candidates' weights in the softmax; None stands for weights of 1."""
+    def weights(self, rows: Rows) -> Tensor | None:
+        """Weights of the candidates in the denominator; None stands for 1."""
         return None
 
     def divisor(self, rows: Rows, anchors: range, valid_anchors: Tensor) -> Tensor:
@@ -204,7 +204,7 @@ class ContrastiveLoss(Loss):
             candidates=self.candidates(rows),
             targets=self.targets(rows),
             temperature=self.temperature,
-            log_weights=self.log_weights(rows),
+            weights=self.weights(rows),
             regularised=self.regularised,
             chunk_size=self.chunk_size,
             statistics=statistics,

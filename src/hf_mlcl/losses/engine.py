@@ -6,9 +6,10 @@ T >= 0. A pair with T > 0 is positive. The rest is the same for every loss:
 
     u_i   = x_i / |x_i|                      normalised rows
     s_ij  = <u_i, u_j> / tau                 similarities; a row never meets itself
-    p_ij  = w_j exp(s_ij) / Z_i              softmax over the candidates, Z_i its denominator
+    Z_i   = sum_j w_j exp(s_ij)              over the candidates; w is 1 but in `msc`
+    p_ij  = w_j exp(s_ij) / Z_i              the candidate's share of the denominator
     m_i   = sum_j T_ij                       1 in most losses, 0 for an anchor without positives
-    sum   = sum_i [ - sum_j T_ij log p_ij
+    sum   = sum_i [ - sum_j T_ij (s_ij - log Z_i)
                     - sum_(j positive) max(0, m_i p_ij - T_ij) s_ij ]
 
 The last line is the regulariser of `reg` and `supcon_reg`; its weight max(0, ...) is a constant to the gradient. All
@@ -18,7 +19,7 @@ it does is raise the target of a positive pair to the probability that the pair 
 
 value and gradient are one line each:
 
-    sum           = sum_i [ m_i log Z_i - sum_j H_ij s_ij - sum_j T_ij log w_j ]
+    sum           = sum_i [ m_i log Z_i - sum_j H_ij s_ij ]
     -dsum/ds_ij   = H_ij - m_i p_ij          the attraction of the pair: never negative on a positive pair of a
                                              regularised loss
 
@@ -57,7 +58,7 @@ class Contrast:
             (rows, candidates); returns their T, in `out` or in another tensor, which is copied. What it says of a row
             and itself is ignored.
         temperature: tau.
-        log_weights: log w, of shape (candidates,); None stands for w = 1.
+        weights: w, of shape (candidates,); None stands for 1.
         regularised: Whether the regulariser takes part.
         chunk_size: Rows a tile; None lets the engine choose.
         statistics: Whether to count the `PairCounts`, a few passes over each tile more.
@@ -67,7 +68,7 @@ class Contrast:
     candidates: range
     targets: Callable[[slice, Tensor], Tensor]
     temperature: float
-    log_weights: Tensor | None = None
+    weights: Tensor | None = None
     regularised: bool = False
     chunk_size: int | None = None
     statistics: bool = False
@@ -165,8 +166,6 @@ class _Contrast(torch.autograd.Function):
             target, expected, mass, log_z = _tile(u, rows, spec, s, p, target)
             valid = valid + (mass > 0).sum()
             total = total + (mass * log_z).sum()
-            if spec.log_weights is not None:
-                total = total - (target @ spec.log_weights).sum()
             if spec.statistics:
                 counts = _add_counts(counts, s, target, expected, rows.start - candidates.start, spec)
             raised = _raise(target, expected, spare[0], target) if spec.regularised else target
@@ -234,8 +233,8 @@ def _tile(
     else:
         highest = s.amax(1, keepdim=True)
         torch.sub(s, highest, out=p).exp_()
-    if spec.log_weights is not None:
-        p.mul_(spec.log_weights.exp())
+    if spec.weights is not None:
+        p.mul_(spec.weights)
     z = p.sum(1, keepdim=True).clamp_(min=info.tiny)  # 0 for a row that has no candidate but itself
     return target, p.mul_(mass / z), mass, z.log() + highest
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from torch import Tensor
 
 from hf_mlcl.losses.balanced import balanced_targets
@@ -60,8 +58,8 @@ class MSCLoss(ContrastiveLoss):
 
         return balanced_targets(rows, labels, inverse_union)
 
-    def log_weights(self, rows: Rows) -> Tensor:
-        """Log beta for queue and instances, 0 for prototypes."""
-        weights = rows.labels.new_zeros(rows.prototypes.stop)
-        weights[: rows.prototypes.start] = math.log(self.beta)
+    def weights(self, rows: Rows) -> Tensor:
+        """Beta for queue and instances, 1 for prototypes."""
+        weights = rows.labels.new_ones(rows.prototypes.stop)
+        weights[: rows.prototypes.start] = self.beta
         return weights

@@ -66,7 +66,7 @@ def test_the_map_shows_frequent_labels_by_name_and_the_rest_as_other():
 
 
 def test_a_result_without_epochs_has_no_learning_curves():
-    config = evaluation.LinearEvaluationConfig(solver="lbfgs", weight_decays=(0.1,))
+    config = evaluation.LinearEvaluationConfig(protocol="best")
     result = evaluation.linear_evaluate(FEATURES, LABELS, FEATURES, LABELS, config=config, progress=False)
     with pytest.raises(ValueError, match="no learning curves"):
         figures.draw_learning_curves(result)

@@ -242,7 +242,7 @@ def test_errors_name_the_argument_and_what_was_expected(data, change, message):
     ("settings", "message"),
     [
         ({"optimizer": "lion"}, "`optimizer` must be one of adamw, adam, rmsprop, sgd, but is 'lion'"),
-        ({"solver": "newton"}, "`solver` must be one of protocol, lbfgs"),
+        ({"protocol": "newton"}, "`protocol` must be one of study, best"),
         ({"heads": 0}, "`heads` must be at least 1"),
         ({"learning_rates": ()}, "`learning_rates` must hold positive numbers"),
         ({"weight_decays": (-1.0,)}, "`weight_decays` must hold at least one number >= 0"),

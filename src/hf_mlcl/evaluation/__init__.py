@@ -1,6 +1,6 @@
 """Evaluation on plain arrays: features -> linear heads -> thresholds -> metrics, and a look into the space.
 
-`linear` holds the study's linear evaluation and `lbfgs` its second solver; `thresholds` and `temperature` turn
+`linear` holds the study's linear evaluation and `best` the heads for users; `thresholds` and `temperature` turn
 probabilities into decisions, `feature_cache` keeps features on disk. `analysis` and `gradients` look into the space,
 and `figures` draws what they see (it is not imported here, because matplotlib is slow to load).
 """
@@ -19,6 +19,7 @@ from hf_mlcl.evaluation.analysis import (
     prototype_similarities,
     space_quality,
 )
+from hf_mlcl.evaluation.best import BestHeads, fit_best_heads
 from hf_mlcl.evaluation.config import GridPoint, LinearEvaluationConfig
 from hf_mlcl.evaluation.feature_cache import FeatureCache, feature_key
 from hf_mlcl.evaluation.gradients import GradientStudy, gradient_study, prr_by_temperature
@@ -27,6 +28,7 @@ from hf_mlcl.evaluation.temperature import Temperature, fit_temperature
 from hf_mlcl.evaluation.thresholds import CrossFittedScore, Thresholds, cross_fitted_score, tune_thresholds
 
 __all__ = [
+    "BestHeads",
     "CrossFittedScore",
     "FeatureCache",
     "FrequencyCurve",
@@ -44,6 +46,7 @@ __all__ = [
     "cross_fitted_score",
     "f1_by_frequency",
     "feature_key",
+    "fit_best_heads",
     "fit_temperature",
     "gradient_study",
     "label_centroids",

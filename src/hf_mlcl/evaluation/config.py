@@ -7,13 +7,13 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal, NamedTuple
 
 OPTIMIZERS = ("adamw", "adam", "rmsprop", "sgd")
-SOLVERS = ("protocol", "lbfgs")
+PROTOCOLS = ("study", "best")
 
 
 class GridPoint(NamedTuple):
-    """One setting of the grid; the L-BFGS solver has no learning rate."""
+    """One setting of the study's grid."""
 
-    learning_rate: float | None
+    learning_rate: float
     weight_decay: float
 
 
@@ -22,6 +22,9 @@ class LinearEvaluationConfig:
     """Settings of the linear evaluation; the defaults are the study's for AAPD and BGC.
 
     Attributes:
+        protocol: ``"study"`` trains a grid of heads as the study does, and each label chooses its grid point.
+            ``"best"`` fits one regularised logistic regression (`hf_mlcl.evaluation.best`), to which of the other
+            settings only `seed` matters.
         learning_rates: Of the grid.
         weight_decays: Of the grid. Biases never decay.
         heads: Independently initialised linear layers a grid point; their probabilities are averaged.
@@ -30,8 +33,6 @@ class LinearEvaluationConfig:
         optimizer: ``"adamw"``, ``"adam"``, ``"rmsprop"`` or ``"sgd"``.
         momentum: Of SGD; the others ignore it.
         seed: Of the initialisations and of the order of rows.
-        solver: ``"protocol"`` trains as the study does. ``"lbfgs"`` goes to the optimum instead: for each label and
-            weight decay wd it minimises mean cross-entropy + wd / 2 |w|^2, with neither heads nor chance.
 
     Examples:
         >>> len(LinearEvaluationConfig().grid())
@@ -40,6 +41,7 @@ class LinearEvaluationConfig:
         'adam'
     """
 
+    protocol: Literal["study", "best"] = "study"
     learning_rates: Sequence[float] = (1.0, 0.1)
     weight_decays: Sequence[float] = (1.0, 1e-1, 1e-2, 1e-4, 1e-6)
     heads: int = 3
@@ -48,10 +50,9 @@ class LinearEvaluationConfig:
     optimizer: Literal["adamw", "adam", "rmsprop", "sgd"] = "adamw"
     momentum: float = 0.9
     seed: int = 0
-    solver: Literal["protocol", "lbfgs"] = "protocol"
 
     def __post_init__(self) -> None:
-        for name, known in (("optimizer", OPTIMIZERS), ("solver", SOLVERS)):
+        for name, known in (("optimizer", OPTIMIZERS), ("protocol", PROTOCOLS)):
             if getattr(self, name) not in known:
                 raise ValueError(f"`{name}` must be one of {', '.join(known)}, but is {getattr(self, name)!r}.")
         for name in ("heads", "epochs", "batch_size"):
@@ -64,8 +65,7 @@ class LinearEvaluationConfig:
 
     def grid(self) -> list[GridPoint]:
         """The grid points, weight decays running fastest."""
-        rates: Sequence[float | None] = (None,) if self.solver == "lbfgs" else self.learning_rates
-        return [GridPoint(rate, decay) for rate in rates for decay in self.weight_decays]
+        return [GridPoint(rate, decay) for rate in self.learning_rates for decay in self.weight_decays]
 
     @classmethod
     def for_corpus(cls, name: str, size: Literal["full", "small"] = "full", **changes: Any) -> LinearEvaluationConfig:

@@ -172,7 +172,7 @@ def draw_comparison(comparison: RunComparison, first: str = "first", second: str
 def draw_learning_curves(result: LinearEvaluationResult) -> Figure:
     """Training loss and validation macro-F1 of every grid point over the epochs of a linear evaluation."""
     if not result.curves:
-        raise ValueError("`result` has no learning curves: solver='lbfgs' has no epochs.")
+        raise ValueError("`result` has no learning curves: protocol='best' has no epochs.")
     figure = Figure(figsize=(9.2, 3.8), layout="constrained")
     panels: Any = figure.subplots(1, 2)
     titles = {"train_loss": "training loss", "validation_macro_f1": "validation macro-F1"}

@@ -15,7 +15,7 @@ on real features the F1 is that of separately trained heads.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,10 +26,10 @@ from torch import Tensor
 from torch.nn import functional as F
 from tqdm.auto import tqdm
 
+from hf_mlcl.evaluation.best import fit_best_heads
 from hf_mlcl.evaluation.config import LinearEvaluationConfig
 from hf_mlcl.evaluation.heads import GridHeads, GridScores, predict, score
 from hf_mlcl.evaluation.inputs import as_features, as_labels, as_passes
-from hf_mlcl.evaluation.lbfgs import fit_logistic
 from hf_mlcl.evaluation.optimizer import BatchedOptimizer
 from hf_mlcl.metrics import multilabel_metrics
 from hf_mlcl.metrics._arrays import ArrayLike
@@ -48,7 +48,7 @@ CURVE_EVERY = 4
 
 @dataclass(frozen=True)
 class LabelChoice:
-    """The grid point that a label takes: the one with the best validation F1 for it."""
+    """The setting that a label takes: the study's grid point with the best validation F1 for it, or the one for all."""
 
     learning_rate: float | None
     weight_decay: float
@@ -64,7 +64,7 @@ class LinearEvaluationResult:
         choices: One `LabelChoice` a label.
         curves: Learning curves: ``epoch`` (points,), and for each point and grid point (points, grid points)
             ``train_loss`` (on some batches of that epoch), ``validation_loss``, ``validation_macro_f1`` and
-            ``validation_micro_f1``. Empty for the L-BFGS solver, which has no epochs.
+            ``validation_micro_f1``. Empty for ``protocol="best"``, which has no epochs.
         weight: The final classifier's weights (heads, labels, features).
         bias: And its biases (heads, labels).
         validation_labels: Boolean (rows, labels): what thresholds and temperature are fitted to,
@@ -103,8 +103,11 @@ def linear_evaluate(
     config: LinearEvaluationConfig | None = None,
     device: torch.device | str | None = None,
     progress: bool = True,
+    *,
+    priors: Mapping[str, Tensor] | None = None,
+    trained_on_these: bool = True,
 ) -> LinearEvaluationResult:
-    """Train linear heads on frozen features and choose the best for each label.
+    """Train linear heads on frozen features and choose the best: for each label (the study), or for all together.
 
     Args:
         train_features: Shape (rows, size); or several augmented passes over the same rows, (passes, rows, size), of
@@ -117,6 +120,9 @@ def linear_evaluate(
         config: The grid and how to train; the study's for AAPD and BGC if not given.
         device: Where to train; the first GPU if there is one, by default.
         progress: Whether to show a progress bar.
+        priors: With ``protocol="best"``: where heads may shrink to; see `fit_best_heads`.
+        trained_on_these: With ``protocol="best"``: whether the encoder has seen the training rows, so that validation
+            rows choose the strength; of an encoder that has not, cross-validation on the training rows does.
 
     Returns:
         Metrics, choices, learning curves and the classifier. The same seed gives the same numbers on the same machine.
@@ -144,17 +150,22 @@ def linear_evaluate(
         raise ValueError("`test_features` and `test_labels` belong together: give both, or neither.")
 
     curves: dict[str, npt.NDArray[np.float64]] = {}
-    if config.solver == "lbfgs":
-        heads = fit_logistic(passes, labels, config.weight_decays, device, progress)
-        scores = score(heads, *splits["validation"])
+    grid: Sequence[tuple[float | None, float]]
+    if config.protocol == "best":
+        judges = splits["validation"] if trained_on_these else None
+        fitted = fit_best_heads(passes, labels, judges, priors=priors, seed=config.seed, device=device)
+        heads = GridHeads(fitted.weight[None, None], fitted.bias[None, None])
+        scores, grid = score(heads, *splits["validation"]), [(None, fitted.weight_decay)]
     else:
         heads, scores, curves = _train(passes, labels, *splits["validation"], config, device, progress)
+        grid = config.grid()
 
     best = scores.best()
-    grid, f1 = config.grid(), scores.f1.cpu()
+    f1 = scores.f1.cpu()
     choices = [
-        LabelChoice(grid[point].learning_rate, grid[point].weight_decay, float(f1[point, label]))
+        LabelChoice(rate, decay, float(f1[point, label]))
         for label, point in enumerate(best.tolist())
+        for rate, decay in (grid[point],)
     ]
     chosen = heads.select(best)
     predicted = {split: predict(chosen, x) for split, (x, _) in splits.items()}

@@ -2,7 +2,7 @@
 
 Our classifier averages the probabilities of several linear heads. A classification model of transformers or timm has
 one linear layer, so only a classifier with one head can become such a model; ``LinearEvaluationConfig(heads=1)`` and
-``solver="lbfgs"`` make one.
+``protocol="best"`` make one.
 
 In timm that layer sits directly on the features. In transformers most text models put a dense layer and tanh (BERT,
 RoBERTa, XLM-R, MPNet, ...) or GELU (ELECTRA, DeBERTa) between the first token and the linear layer. Neither stands in
@@ -51,7 +51,7 @@ def export_classifier(
     float32 or bfloat16: the scaling of text heads leaves the range of float16.
 
     Args:
-        classifier: With one head: from a linear evaluation with ``heads=1`` or ``solver="lbfgs"``, or an `MLCLModel`
+        classifier: With one head: from a linear evaluation with ``heads=1`` or ``protocol="best"``, or an `MLCLModel`
             trained with a loss on logits.
         folder: Where to write. Files of the same names are replaced, once all could be made.
         processor: Its tokenizer or image processor.
@@ -106,7 +106,7 @@ def _one_linear_layer(classifier: Any) -> tuple[Tensor, Tensor]:
     if heads != 1:
         raise ValueError(
             f"This classifier averages the probabilities of {heads} linear heads, and no model of transformers or timm "
-            "does. Evaluate with LinearEvaluationConfig(heads=1) or solver='lbfgs' for a classifier with one head. "
+            "does. Evaluate with LinearEvaluationConfig(heads=1) or protocol='best' for a classifier with one head. "
             f"{ELSEWHERE}"
         )
     temperature = float(getattr(classifier.config, "logit_temperature", 1.0))

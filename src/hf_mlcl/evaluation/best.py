@@ -1,0 +1,182 @@
+"""Heads for users: regularised logistic regression on standardised features, one strength for all labels.
+
+The study's heads are hardly regularised, and each label chooses its own setting: right for comparing losses, wrong for
+a classifier from a few hundred rows. Here all labels share one strength, so that a label with four rows does not choose
+alone, and it is chosen by the log-likelihood of rows that the heads have not seen: a score that needs no threshold and
+rewards honest probabilities. The result is one linear layer on the raw features, which any model can hold.
+
+Which rows those are depends on the encoder. One that has never seen the training rows is judged by cross-validation on
+them. One that was fine-tuned on them finds them easier than any new row, so that cross-validation would choose too weak
+a regularisation: it is judged on the validation rows, and the probabilities are scaled to be honest there.
+
+A **prior** says where a label's weights are expected: in the direction of its encoded name, or nowhere. Heads shrink
+towards it instead of towards zero. How far it reaches is one number for all labels, fitted to the training rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from hf_mlcl.evaluation.heads import GridHeads
+from hf_mlcl.evaluation.logistic import fit_logistic
+from hf_mlcl.evaluation.temperature import fit_temperature
+
+STRENGTHS = tuple(10.0**exponent for exponent in np.arange(-3.0, 1.01, 0.5).tolist())
+"""Weight decays that are tried, for features of variance 1 and the mean loss of a row."""
+FOLDS = 5
+NEWTON_STEPS = 25
+
+
+@dataclass(frozen=True)
+class BestHeads:
+    """One linear layer, and how it was chosen.
+
+    Attributes:
+        weight: Of raw features (labels, size).
+        bias: (labels,)
+        weight_decay: The strength, for standardised features.
+        prior: Name of the prior that was chosen, ``"zero"`` for none.
+        loss: Log loss per row and label of unseen rows, for each prior a number per strength.
+        unseen_probabilities: Of the training rows by heads that did not see them, where cross-validation was used.
+    """
+
+    weight: Tensor
+    bias: Tensor
+    weight_decay: float
+    prior: str
+    loss: dict[str, list[float]]
+    unseen_probabilities: npt.NDArray[np.float32] | None = field(default=None, repr=False)
+
+    def logits(self, features: Tensor) -> Tensor:
+        """Logits (rows, labels)."""
+        return torch.addmm(self.bias, features.to(self.weight), self.weight.T)
+
+
+def fit_best_heads(
+    features: Tensor | Sequence[Tensor],
+    labels: Tensor,
+    validation: tuple[Tensor, Tensor] | None = None,
+    *,
+    priors: Mapping[str, Tensor] | None = None,
+    weight_decays: Sequence[float] = STRENGTHS,
+    folds: int = FOLDS,
+    seed: int = 0,
+    device: torch.device | str = "cpu",
+) -> BestHeads:
+    """Fit and choose the heads.
+
+    Args:
+        features: Of the training rows (rows, size); or several augmented passes over them.
+        labels: Boolean (rows, labels).
+        validation: Features and labels of rows to choose on, for an encoder that was trained on the training rows.
+            Without them the choice is made by cross-validation on the training rows.
+        priors: By name, directions (labels, size) in the space of the features, such as encoded label names. That of
+            zero is always tried.
+        weight_decays: Strengths to choose from.
+        folds: Of the cross-validation.
+        seed: Of the folds.
+        device: Where to compute.
+
+    Examples:
+        >>> x = torch.randn(50, 16, generator=torch.Generator().manual_seed(0))
+        >>> y = x[:, :8] > 0.5  # eight labels, each of which is a direction of the space
+        >>> heads = fit_best_heads(x, y, priors={"names": torch.eye(8, 16)})
+        >>> heads.prior, heads.weight.shape
+        ('names', torch.Size([8, 16]))
+    """
+    passes = [features] if isinstance(features, Tensor) else list(features)
+    place = torch.device(device)
+    mean = torch.stack([x.float().mean(0) for x in passes]).mean(0)
+    scale = torch.stack([(x.float() - mean).square().mean(0) for x in passes]).mean(0).sqrt()
+    # A feature that hardly moves says nothing; dividing by its deviation would make noise of it.
+    scale = scale.clamp(min=1e-3 * float(scale.mean().clamp(min=torch.finfo(torch.float32).tiny)))
+
+    def standard(x: Tensor) -> Tensor:
+        return (x.float() - mean) / scale
+
+    passes = [standard(x) for x in passes]
+    directions: dict[str, Tensor | None] = {"zero": None}
+    directions |= {name: _contrast(standard(given)) for name, given in (priors or {}).items()}
+
+    def fit(rows: Tensor, strengths: Sequence[float], direction: Tensor | None, tolerance: float = 1e-5) -> GridHeads:
+        x, y = [part[rows] for part in passes], labels[rows]
+        start = None if direction is None else _reach(x[0] @ direction.T, y) * direction
+        return fit_logistic(x, y, strengths, place, tolerance=tolerance, prior=start)
+
+    everything = torch.arange(len(labels))
+    losses: dict[str, list[float]] = {}
+    unseen: dict[str, Tensor] = {}
+    for name, direction in directions.items():
+        if validation is not None:
+            logits = _logits(fit(everything, weight_decays, direction), standard(validation[0]))
+            losses[name] = _log_loss(logits, validation[1])
+            continue
+        logits = torch.empty(len(labels), len(weight_decays), labels.shape[1])
+        for held_out in _folds(len(labels), folds, seed):
+            kept = torch.ones(len(labels), dtype=torch.bool)
+            kept[held_out] = False
+            logits[held_out] = _logits(fit(everything[kept], weight_decays, direction), passes[0][held_out])
+        losses[name], unseen[name] = _log_loss(logits, labels), logits
+    prior = min(losses, key=lambda name: min(losses[name]))
+    best = int(np.argmin(losses[prior]))
+    heads = fit(everything, [weight_decays[best]], directions[prior], tolerance=1e-8)
+    weight, bias = heads.weight[0, 0] / scale, heads.bias[0, 0]
+    bias = bias - weight @ mean
+    if validation is not None:
+        logits = torch.addmm(bias, validation[0].float(), weight.T)
+        honest = fit_temperature(validation[1].numpy(), logits.sigmoid().numpy()).value
+        weight, bias = weight / honest, bias / honest
+    probabilities: Any = unseen[prior][:, best].sigmoid().numpy() if prior in unseen else None
+    return BestHeads(weight, bias, float(weight_decays[best]), prior, losses, probabilities)
+
+
+def _logits(heads: GridHeads, x: Tensor) -> Tensor:
+    """Logits (rows, strengths, labels)."""
+    flat = torch.addmm(heads.bias.flatten(), x.to(heads.weight), heads.weight.flatten(0, 2).T)
+    return flat.view(len(x), heads.bias.shape[0], heads.bias.shape[2]).cpu()
+
+
+def _log_loss(logits: Tensor, labels: Tensor) -> list[float]:
+    """Mean over rows and labels, for each strength."""
+    y = labels.unsqueeze(1).expand_as(logits).to(logits)
+    each: list[float] = F.binary_cross_entropy_with_logits(logits, y, reduction="none").mean((0, 2)).tolist()
+    return each
+
+
+def _contrast(directions: Tensor) -> Tensor:
+    """What sets each label's direction apart from the others, with length 1: what they share tells no label."""
+    apart = directions - directions.mean(0) if len(directions) > 1 else directions
+    return F.normalize(apart, dim=1)
+
+
+def _reach(scores: Tensor, labels: Tensor) -> float:
+    """The factor k of the most likely logits k * scores + a bias per label, by Newton's method; at least 0."""
+    s, y = scores.double(), labels.double()
+    share = y.mean(0).clamp(1 / (2 * len(y)), 1 - 1 / (2 * len(y)))
+    k, bias = 0.0, share.logit()
+    for _ in range(NEWTON_STEPS):
+        p = torch.sigmoid(k * s + bias)
+        error, v = p - y, p * (1 - p)
+        by_bias, curvature, cross = error.sum(0), v.sum(0).clamp(min=1e-9), (v * s).sum(0)
+        slope = float((error * s).sum() - (cross * by_bias / curvature).sum())
+        bend = float((v * s * s).sum() - (cross * cross / curvature).sum())
+        if bend <= 0:
+            break
+        step = -slope / bend
+        k, bias = k + step, bias - (by_bias + cross * step) / curvature
+        if abs(step) < 1e-6:
+            break
+    return max(k, 0.0) if np.isfinite(k) else 0.0
+
+
+def _folds(rows: int, folds: int, seed: int) -> list[Tensor]:
+    order = torch.randperm(rows, generator=torch.Generator().manual_seed(seed))
+    return [part for part in torch.tensor_split(order, min(max(folds, 2), rows)) if len(part)]

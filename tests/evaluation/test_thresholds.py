@@ -4,9 +4,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.special import expit
+from sklearn.metrics import f1_score
 
 from hf_mlcl import metrics
-from hf_mlcl.evaluation import Temperature, cross_fitted_score, fit_temperature, tune_thresholds
+from hf_mlcl.evaluation import Temperature, choose_thresholds, cross_fitted_score, fit_temperature, tune_thresholds
 from hf_mlcl.evaluation.thresholds import CANDIDATES, _best_each, _best_shared, _Counts
 
 
@@ -201,3 +202,44 @@ def test_a_cross_fitted_score_needs_rows_to_tune_on_and_rows_to_score():
 def test_logits_are_refused_as_probabilities():
     with pytest.raises(ValueError, match="`probabilities` must lie between 0 and 1"):
         tune_thresholds([[1], [0]], [[3.0], [-2.0]])
+
+
+# Thresholds that cannot hurt ----------------------------------------------------------------------------------------
+
+
+def f1_of(truth, decisions):
+    """Mean of micro- and macro-F1, from scikit-learn."""
+    return np.mean([f1_score(truth, decisions, average=kind, zero_division=0) for kind in ("micro", "macro")])
+
+
+@pytest.mark.parametrize("rows", [20, 60, 300])
+def test_chosen_thresholds_do_not_hurt_on_new_rows_on_average(rows):
+    gains = []
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        logits = rng.normal(-1.5, 1.5, (rows + 4000, 8))
+        truth = rng.random(logits.shape) < expit(logits)  # honest probabilities of rare labels
+        chosen = choose_thresholds(truth[:rows], expit(logits[:rows])).thresholds
+        p = expit(logits[rows:])
+        gains.append(f1_of(truth[rows:], chosen.decide(p)) - f1_of(truth[rows:], p >= 0.5))
+    assert np.mean(gains) > 0.0
+    assert min(gains) > -0.05
+
+
+def test_the_scores_of_a_choice_are_those_of_rows_that_its_thresholds_had_not_seen():
+    rng = np.random.default_rng(0)
+    logits = rng.normal(-1.5, 1.5, (200, 4))
+    truth = rng.random(logits.shape) < expit(logits)
+    scores = choose_thresholds(truth, expit(logits), folds=4, seed=5).scores
+    for scope in ("global", "label"):
+        decisions = np.zeros_like(truth)
+        for part in np.array_split(np.random.default_rng(5).permutation(200), 4):
+            rest = np.setdiff1d(np.arange(200), part)
+            tuned = tune_thresholds(truth[rest], expit(logits[rest]), scope=scope, folds=4, seed=6)
+            decisions[part] = tuned.decide(expit(logits[part]))
+        assert scores[scope] == pytest.approx(f1_of(truth, decisions))
+    assert scores["half"] == pytest.approx(f1_of(truth, logits >= 0))
+
+
+def test_a_single_row_is_decided_at_one_half():
+    assert choose_thresholds([[1, 0]], [[0.2, 0.1]]).kind == "half"

@@ -23,9 +23,17 @@ from hf_mlcl.evaluation.best import BestHeads, fit_best_heads
 from hf_mlcl.evaluation.config import GridPoint, LinearEvaluationConfig
 from hf_mlcl.evaluation.feature_cache import FeatureCache, feature_key
 from hf_mlcl.evaluation.gradients import GradientStudy, gradient_study, prr_by_temperature
+from hf_mlcl.evaluation.label_names import name_priors
 from hf_mlcl.evaluation.linear import LabelChoice, LinearEvaluationResult, linear_evaluate
 from hf_mlcl.evaluation.temperature import Temperature, fit_temperature
-from hf_mlcl.evaluation.thresholds import CrossFittedScore, Thresholds, cross_fitted_score, tune_thresholds
+from hf_mlcl.evaluation.thresholds import (
+    CrossFittedScore,
+    ThresholdChoice,
+    Thresholds,
+    choose_thresholds,
+    cross_fitted_score,
+    tune_thresholds,
+)
 
 __all__ = [
     "BestHeads",
@@ -41,7 +49,9 @@ __all__ = [
     "RunComparison",
     "SpaceQuality",
     "Temperature",
+    "ThresholdChoice",
     "Thresholds",
+    "choose_thresholds",
     "compare_runs",
     "cross_fitted_score",
     "f1_by_frequency",
@@ -52,6 +62,7 @@ __all__ = [
     "label_centroids",
     "linear_evaluate",
     "most_similar_labels",
+    "name_priors",
     "nearest_neighbours",
     "project_2d",
     "prototype_similarities",

@@ -9,6 +9,7 @@ The same metrics as modules of the `evaluate` library: ``evaluate.load(module_pa
 
 from pathlib import Path
 
+from hf_mlcl.metrics.bootstrap import bootstrap_intervals
 from hf_mlcl.metrics.calibration import expected_calibration_error
 from hf_mlcl.metrics.classification import (
     LabelCounts,
@@ -40,6 +41,7 @@ __all__ = [
     "LabelCounts",
     "alignment",
     "average_precision",
+    "bootstrap_intervals",
     "compute_metrics",
     "compute_single_label_metrics",
     "decide",

@@ -1,0 +1,50 @@
+"""Label names as a prior: what an encoder makes of "joy" is where it will put joyful texts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+TEMPLATES = ("{}", "This text is about {}.", "This text expresses {}.")
+"""Sentences that a name is put into; the training rows choose."""
+
+
+def readable(name: str) -> str:
+    """A label's name as a person would write it in a sentence.
+
+    Examples:
+        >>> readable("comp.sys.ibm_pc"), readable("MachineLearning"), readable("cs.LG"), readable("F1-score")
+        ('comp sys ibm pc', 'machine learning', 'cs LG', 'F1 score')
+    """
+    spaced = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", re.sub(r"[\W_]+", " ", name)).strip()
+    words = [word if word.isupper() or any(map(str.isdigit, word)) else word.lower() for word in spaced.split()]
+    return " ".join(words) or name
+
+
+def name_priors(
+    label_names: Sequence[str], encode: Callable[[list[str]], Tensor], templates: Sequence[str] = TEMPLATES
+) -> dict[str, Tensor]:
+    """Priors for `fit_best_heads`: the encoded names of all labels, for each template.
+
+    Args:
+        label_names: The labels, in the order of their ids.
+        encode: Features (rows, size) of texts, as the heads will see them.
+        templates: Sentences with ``{}`` where the name goes.
+
+    Examples:
+        >>> import torch
+        >>> lengths = lambda texts: torch.tensor([[float(len(text))] for text in texts])
+        >>> name_priors(["joy", "deep_sorrow"], lengths, templates=["{}", "It is {}."])
+        {'{}': tensor([[ 3.],
+                [11.]]), 'It is {}.': tensor([[10.],
+                [18.]])}
+    """
+    wrong = [template for template in templates if template.count("{}") != 1]
+    if wrong:
+        raise ValueError(f"A template must have one {{}} where the label's name goes; got {wrong[0]!r}.")
+    names = [readable(name) for name in label_names]
+    encoded = encode([template.format(name) for template in templates for name in names])
+    return dict(zip(templates, torch.split(encoded, len(names)), strict=True))

@@ -1,0 +1,46 @@
+"""How sure a score is: percentile intervals over resampled rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+Rows = npt.NDArray[np.int64]
+
+
+def bootstrap_intervals(
+    statistics: Callable[[Rows], Mapping[str, float]],
+    rows: int,
+    samples: int = 200,
+    level: float = 0.95,
+    seed: int = 0,
+) -> dict[str, tuple[float, float]]:
+    """An interval for each statistic, from rows drawn anew with replacement.
+
+    Differences between two classifiers on the same rows are statistics like any other: drawn together, they are paired.
+
+    Args:
+        statistics: From row numbers to numbers by name.
+        rows: How many rows there are.
+        samples: How often to draw.
+        level: Share of the draws that the interval covers.
+        seed: Of the draws.
+
+    Examples:
+        >>> heights = np.random.default_rng(1).normal(170, 10, 400)
+        >>> low, high = bootstrap_intervals(lambda rows: {"mean": heights[rows].mean()}, 400)["mean"]
+        >>> bool(168 < low < heights.mean() < high < 172)
+        True
+    """
+    if rows < 1:
+        raise ValueError(f"rows must be at least 1, got {rows}: there is nothing to draw from.")
+    random = np.random.default_rng(seed)
+    drawn = [statistics(random.integers(rows, size=rows)) for _ in range(samples)]
+    tail = 100 * (1 - level) / 2
+    intervals = {}
+    for name in drawn[0]:
+        low, high = np.percentile([one[name] for one in drawn], [tail, 100 - tail])
+        intervals[name] = (float(low), float(high))
+    return intervals

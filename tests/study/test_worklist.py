@@ -14,6 +14,7 @@ import pytest
 
 from hf_mlcl.study import StudyError, WorkList
 from hf_mlcl.study.worklist import Worker, read_json, write_json
+from study.made import result
 from study.quick import make_study
 
 
@@ -52,7 +53,7 @@ def test_a_folder_without_a_study_says_so(tmp_path):
 def test_planning_again_keeps_what_is_there(planned):
     study, work_list = planned
     claim = work_list.claim(study.runs[0], Worker.this())
-    write_json(claim.folder / "result.json", {"metrics": {}})
+    write_json(claim.folder / "result.json", result({}, {}))
     work_list.plan(dataclasses.replace(study, runs=study.runs[:3]))
     work_list.plan(study)
     assert work_list.status(study.runs[0]).state == "finished"
@@ -127,7 +128,7 @@ def test_a_worker_that_was_taken_for_dead_learns_that_its_run_is_anothers(planne
 def test_a_run_that_a_dying_worker_finished_is_not_done_again(planned):
     study, work_list = planned
     claim = work_list.claim(study.runs[0], dead_worker())
-    write_json(claim.folder / "result.json", {"metrics": {}})
+    write_json(claim.folder / "result.json", result({}, {}))
     assert work_list.status(study.runs[0]).state == "finished"
     assert work_list.claim(study.runs[0], Worker.this()) is None
 

@@ -339,12 +339,35 @@ class TestTraining:
         trainer.train()
         assert logged(trainer, "loss")[-1] < logged(trainer, "loss")[0]
 
-    def test_hyperparameter_search_rebuilds_model_and_loss(self, tmp_path):
+    def test_hyperparameter_search_trains_each_trial_with_its_own_loss_and_rate(self, tmp_path):
+        optuna = pytest.importorskip("optuna")
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        wanted = [("zlpr", 1e-3), ("reg", 2e-3), ("reg+zlpr", 3e-3)]
         trainer = ContrastiveMultiLabelTrainer(
-            args=arguments(tmp_path, loss="zlpr"), train_dataset=text_rows(32), model_init=lambda: text_model()
+            args=arguments(tmp_path, loss="reg", lr_scheduler_type="constant", warmup_steps=0),
+            train_dataset=text_rows(32),
+            eval_dataset=text_rows(16),
+            model_init=lambda: text_model(),
         )
-        trainer.train()
-        assert trainer.model.classifier is not None
+        trained = []
+
+        class Look(TrainerCallback):
+            def on_train_end(self, args, state, control, model=None, optimizer=None, **kwargs):
+                trained.append((trainer.loss, model.classifier is not None, optimizer.param_groups[0]["lr"]))
+
+        trainer.add_callback(Look())
+
+        def space(trial):
+            loss = trial.suggest_categorical("loss", [loss for loss, _ in wanted])
+            return {"loss": loss, "learning_rate": trial.suggest_float("learning_rate", 1e-3, 3e-3)}
+
+        queue = optuna.samplers.PartialFixedSampler({}, optuna.samplers.RandomSampler(seed=0))
+        best = trainer.hyperparameter_search(
+            hp_space=space, n_trials=3, backend="optuna", direction="minimize", sampler=queue
+        )
+        assert len(trained) == 3
+        assert len({rate for *_, rate in trained}) == 3
+        assert best.hyperparameters.keys() == {"loss", "learning_rate"}
 
     def test_a_search_over_losses_takes_each_ones_schedule_and_metrics(self, tmp_path):
         trainer = ContrastiveMultiLabelTrainer(

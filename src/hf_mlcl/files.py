@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import json
 import os
 import shutil
@@ -11,6 +13,45 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+HIDDEN_FOLDER = ".hf-mlcl"
+"""In an experiment's folder: small files about it; see `hf_mlcl.experiments.output_folder`."""
+
+
+class FullDiskError(OSError):
+    """A file or folder could not be written, since no space is left."""
+
+
+@contextmanager
+def naming_full_disk(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Name `path` in the error where a write in the block finds the disk full.
+
+    Libraries tell of it in words of their own, and without the file.
+
+    Examples:
+        >>> with naming_full_disk("run/model.safetensors"):
+        ...     raise OSError(errno.ENOSPC, "No space left on device")
+        Traceback (most recent call last):
+        ...
+        hf_mlcl.files.FullDiskError: [Errno 28] No space left to write this; what was there before is unchanged. Free \
+some space and run it again: 'run/model.safetensors'
+    """
+    try:
+        yield
+    except FullDiskError:
+        raise
+    except Exception as error:
+        full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "No space left" in str(error)
+        # torch's writer only says that it is at another position than it should be.
+        if not full and not ("inline_container" in str(error) and _is_full(Path(path))):
+            raise
+        what = "No space left to write this; what was there before is unchanged. Free some space and run it again"
+        raise FullDiskError(errno.ENOSPC, what, os.fspath(path)) from error
+
+
+def _is_full(path: Path) -> bool:
+    there = next(folder for folder in path.absolute().parents if folder.is_dir())
+    return shutil.disk_usage(there).free < 2**20
 
 
 @contextmanager
@@ -31,10 +72,10 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     target.parent.mkdir(parents=True, exist_ok=True)
     draft = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
     try:
-        yield draft
-        with draft.open("rb+") as written:
-            os.fsync(written.fileno())  # a machine that loses power must not know the name without the content
-        os.replace(draft, target)
+        with naming_full_disk(target):
+            yield draft
+            _to_disk(draft)
+            os.replace(draft, target)
     finally:
         draft.unlink(missing_ok=True)
 
@@ -72,10 +113,59 @@ def staged(folder: str | os.PathLike[str]) -> Iterator[Path]:
     where.mkdir(parents=True, exist_ok=True)
     stage = Path(tempfile.mkdtemp(dir=where, prefix=".staged-"))
     try:
-        yield stage
-        for source in sorted(path for path in stage.rglob("*") if path.is_file()):
-            destination = target / source.relative_to(stage)
-            destination.parent.mkdir(parents=True, exist_ok=True)
-            os.replace(source, destination)
+        with naming_full_disk(target):
+            yield stage
+            for source in sorted(path for path in stage.rglob("*") if path.is_file()):
+                destination = target / source.relative_to(stage)
+                destination.parent.mkdir(parents=True, exist_ok=True)
+                os.replace(source, destination)
     finally:
         shutil.rmtree(stage, ignore_errors=True)
+
+
+def swap_folder(new: Path, target: Path, aside: Path) -> None:
+    """Put the folder `new` at `target`, and what was at `target` at `aside`; all on one file system.
+
+    On Linux the two change places in one step: whoever looks sees the old folder or the new one. Where the system or
+    the file system cannot, there is a moment without `target`; an interruption in it leaves the old one at `aside`.
+
+    Args:
+        new: The folder to be put in place.
+        target: Its place.
+        aside: Where nothing is yet.
+    """
+    for path in new.rglob("*"):
+        if path.is_file():
+            _to_disk(path)
+    if not target.exists():
+        os.rename(new, target)
+    elif _exchange(new, target):
+        os.rename(new, aside)
+    else:
+        os.rename(target, aside)
+        try:
+            os.rename(new, target)
+        except OSError:
+            os.rename(aside, target)
+            raise
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Let two paths change places in one step; False where that is not possible."""
+    rename = getattr(ctypes.CDLL(None), "renameat2", None) if os.name == "posix" else None
+    here, exchange = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of <fcntl.h> and <stdio.h>, which Python does not have
+    return rename is not None and rename(here, os.fsencode(one), here, os.fsencode(other), exchange) == 0
+
+
+def link_or_copy(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
+    """Give a file that never changes a second name; copy it where the disk does not know links."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
+
+
+def _to_disk(path: Path) -> None:
+    """A machine that loses power must not know a name without its content."""
+    with path.open("rb+") as written:
+        os.fsync(written.fileno())

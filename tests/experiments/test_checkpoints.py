@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
+from experiments.toy import run
 from hf_mlcl.experiments import ExperimentArguments
-from hf_mlcl.experiments.checkpoints import StatisticsInCheckpoints, starting_checkpoint
+from hf_mlcl.experiments.checkpoints import StatisticsInCheckpoints, damage, starting_checkpoint
 
 
 class Rank(SimpleNamespace):
@@ -27,8 +31,9 @@ class Rank(SimpleNamespace):
 @pytest.fixture
 def folder(tmp_path):
     """Of four checkpoints the newer two are half-written."""
-    for step, state in ((9, "{}"), (10, "{}"), (100, '{"half'), (200, None)):
+    for step, state in ((9, '{"global_step": 9}'), (10, '{"global_step": 10}'), (100, '{"half'), (200, None)):
         (tmp_path / f"checkpoint-{step}").mkdir()
+        save_file({"weight": torch.zeros(100)}, tmp_path / f"checkpoint-{step}" / "model.safetensors")
         if state is not None:
             (tmp_path / f"checkpoint-{step}" / "trainer_state.json").write_text(state)
     return tmp_path
@@ -67,7 +72,7 @@ def test_overwriting_deletes_all_of_them(folder):
 
 def test_a_checkpoint_by_name_must_be_whole(folder):
     assert starting_checkpoint(ExperimentArguments(), Rank(folder, str(folder / "checkpoint-9")))
-    with pytest.raises(ValueError, match=r"checkpoint-100.* is not a checkpoint that was written to its end"):
+    with pytest.raises(ValueError, match=r"checkpoint-100.* not a whole checkpoint: trainer_state.json cannot be read"):
         starting_checkpoint(ExperimentArguments(), Rank(folder, str(folder / "checkpoint-100")))
 
 
@@ -87,3 +92,86 @@ def test_each_rank_gets_back_its_own_sums_unless_their_number_has_changed(tmp_pa
         assert sums._sums.get("norm") == expected
         assert sums._anchors == (0 if expected is None else 3)
     assert not list(tmp_path.rglob("*.part"))
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A run with two checkpoints that are whole."""
+    return run(tmp_path_factory.mktemp("trained") / "run")
+
+
+@pytest.fixture
+def copied(trained, tmp_path):
+    shutil.copytree(trained.folder, tmp_path / "run")
+    return tmp_path / "run"
+
+
+FILES = (
+    *("model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth", "trainer_state.json"),
+    *("statistics_0_of_1.pt", "config.json"),
+)
+
+
+def truncate(path, share):
+    path.write_bytes(path.read_bytes()[: int(path.stat().st_size * share)])
+
+
+def test_what_the_trainer_writes_is_whole(trained):
+    checkpoint = trained.folder / "checkpoint-4"
+    assert damage(checkpoint) is None
+    assert {path.name for path in checkpoint.iterdir()} >= set(FILES)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.99])
+@pytest.mark.parametrize("name", FILES)
+def test_a_damaged_newest_checkpoint_is_told_of_and_passed_over(name, share, copied, caplog):
+    truncate(copied / "checkpoint-4" / name, share)
+    found = starting_checkpoint(ExperimentArguments(), Rank(copied, "last"))
+    assert found == str(copied / "checkpoint-2")
+    assert name in caplog.text
+    assert not (copied / "checkpoint-4").exists(), "the trainer would count it when it makes room"
+    kept = (copied / "damaged-checkpoint-4").exists()
+    assert kept == (name != "trainer_state.json"), "which is written last: without it nothing was lost"
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_damaged_checkpoint_by_name_is_refused_and_the_file_named(name, copied):
+    truncate(copied / "checkpoint-4" / name, 0.5)
+    with pytest.raises(ValueError, match=rf"checkpoint-4.* not a whole checkpoint: {name} cannot be read"):
+        starting_checkpoint(ExperimentArguments(), Rank(copied, str(copied / "checkpoint-4")))
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth"])
+def test_a_file_that_is_missing_is_named(name, copied):
+    (copied / "checkpoint-4" / name).unlink()
+    assert damage(copied / "checkpoint-4") == f"{name} is missing"
+
+
+def test_a_part_of_the_weights_that_is_missing_is_named(copied):
+    checkpoint = copied / "checkpoint-4"
+    (checkpoint / "model.safetensors").rename(checkpoint / "model-00001-of-00002.safetensors")
+    parts = {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}
+    (checkpoint / "model.safetensors.index.json").write_text(json.dumps({"weight_map": parts}))
+    assert damage(checkpoint) == "model-00002-of-00002.safetensors is missing"
+
+
+def test_a_checkpoint_of_the_model_alone_is_whole(copied):
+    for name in ("optimizer.pt", "scheduler.pt", "rng_state.pth"):
+        (copied / "checkpoint-4" / name).unlink()
+    assert damage(copied / "checkpoint-4") is None
+
+
+def test_something_of_the_users_by_the_name_of_a_checkpoint_stays(copied):
+    (copied / "checkpoint-9").mkdir()
+    (copied / "checkpoint-9" / "notes.txt").write_text("mine")
+    assert starting_checkpoint(ExperimentArguments(), Rank(copied, "last")) == str(copied / "checkpoint-4")
+    assert (copied / "checkpoint-9" / "notes.txt").read_text() == "mine"
+
+
+def test_a_training_whose_newest_checkpoint_is_damaged_ends_as_if_it_were_not(trained, copied):
+    shutil.rmtree(copied / "classifier")
+    truncate(copied / "checkpoint-4" / "optimizer.pt", 0.5)
+    resumed = run(copied, resume_from_checkpoint="last")
+    for name, value in trained.metrics.items():
+        if name != "train_loss":
+            assert resumed.metrics[name] == pytest.approx(value, abs=1e-6, nan_ok=True), name

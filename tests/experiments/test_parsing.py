@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from hf_mlcl import list_losses
-from hf_mlcl.experiments import Recipe, build_experiment, parse_experiment, study_recipe
+from hf_mlcl.experiments import Recipe, build_experiment, parse_experiment, parsing, study_recipe
 
 CPU = ["--use_cpu", "--report_to", "none"]
 RECIPE = Recipe(
@@ -121,6 +121,9 @@ WRONG = [
     (["--linear_learning_rates", "0"], "linear_learning_rates: `learning_rates` must hold positive numbers"),
     (["--num_train_epochs", "-1"], "num_train_epochs must be above 0, or max_steps must; got -1 and -1"),
     (["--num_train_epochs", "0"], "nothing would be trained"),
+    (["--do_train", "False"], "do_train=False is not possible: an experiment trains and evaluates"),
+    (["--label_smoothing_factor", "0.1"], "label_smoothing_factor=0.1 smooths the cross entropy of HF's own loss"),
+    (["--push_to_hub", "--hub_strategy", "checkpoint"], "hub_strategy='checkpoint' is not possible"),
     (["--plugins", "no_such_module"], "plugins names 'no_such_module', which cannot be imported"),
 ]
 
@@ -163,3 +166,31 @@ def test_a_batch_that_cannot_be_parted_names_the_way_out(monkeypatch):
     monkeypatch.setattr(ContrastiveTrainingArguments, "world_size", 3)
     with pytest.raises(ValueError, match=r"global_batch_size 256 cannot be parted among 3 devices.*a multiple of 3"):
         build_experiment(study_recipe("aapd"), {"use_cpu": True})
+
+
+@pytest.mark.parametrize(
+    ("launched_with", "given", "expected"),
+    [
+        (None, {}, {"bf16": True}),
+        ("no", {}, {}),
+        ("fp16", {}, {}),
+        ("no", {"bf16": True}, {"bf16": True}),
+        (None, {"bf16": False}, {"bf16": False}),
+    ],
+)
+def test_the_precision_is_what_the_user_says_to_the_launcher_or_here_and_else_the_studys(
+    launched_with, given, expected, monkeypatch
+):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: True)
+    monkeypatch.delenv("ACCELERATE_MIXED_PRECISION", raising=False)
+    if launched_with is not None:
+        monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", launched_with)
+    chosen = dict(given)
+    parsing._choose_precision(chosen)
+    assert chosen == expected
+
+
+def test_the_precision_that_accelerate_launch_was_given_reaches_the_training(monkeypatch):
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "bf16")
+    assert build_experiment(RECIPE, {"use_cpu": True})[1].mixed_precision == "bf16"

@@ -165,3 +165,15 @@ def test_what_is_printed_of_finished_runs_takes_neither_torch_nor_transformers(t
     )  # fmt: skip
     assert (ended.returncode, ended.stderr) == (0, "[]\n")
     assert (tmp_path / "outputs/mine/figures/space.png").exists() is (command == "table")
+
+
+@pytest.mark.parametrize("content", ["", '{"metrics": '])
+def test_a_damaged_result_blocks_neither_the_table_nor_the_status(content, call, study, caplog):
+    damaged = study.output_dir / "runs" / study.runs[0].id / "result.json"
+    damaged.write_text(content)
+    table = call("table", study.output_dir)
+    assert table.exit_code == 0, table.output
+    assert "reg" in table.output
+    status = json.loads(call("status", study.output_dir, "--json").stdout)
+    assert status["states"] == {"finished": 5, "waiting": 2}
+    assert f"{damaged} is damaged" in caplog.text

@@ -176,3 +176,12 @@ def test_a_data_folder_may_name_a_variable_of_the_machine(monkeypatch):
 def test_the_number_of_workers_is_checked(tmp_path):
     with pytest.raises(ValueError, match="workers must be at least 1; got 0"):
         run_study(make_study(tmp_path), workers=0, runner=quick_runner)
+
+
+def test_a_run_whose_result_is_damaged_is_done_again_and_the_others_stay(tmp_path, notes):
+    study = make_study(tmp_path / "out", ["toy_text"], ["bce", "reg"], [0])
+    run_study(study, runner=quick_runner)
+    (study.output_dir / "runs" / study.runs[0].id / "result.json").write_text('{"metrics": ')
+    assert list(study_table(study)["state"]) == ["waiting", "finished"]
+    assert run_study(study, runner=quick_runner).finished == 2
+    assert Counter(journal(notes, "began")) == {study.runs[0].id: 2, study.runs[1].id: 1}

@@ -14,6 +14,7 @@ import pytest
 
 from hf_mlcl.study import StudyError, WorkList
 from hf_mlcl.study.worklist import Worker, read_json, write_json
+from study.made import result
 from study.quick import make_study
 
 
@@ -52,7 +53,7 @@ def test_a_folder_without_a_study_says_so(tmp_path):
 def test_planning_again_keeps_what_is_there(planned):
     study, work_list = planned
     claim = work_list.claim(study.runs[0], Worker.this())
-    write_json(claim.folder / "result.json", {"metrics": {}})
+    write_json(claim.folder / "result.json", result({}, {}))
     work_list.plan(dataclasses.replace(study, runs=study.runs[:3]))
     work_list.plan(study)
     assert work_list.status(study.runs[0]).state == "finished"
@@ -127,7 +128,7 @@ def test_a_worker_that_was_taken_for_dead_learns_that_its_run_is_anothers(planne
 def test_a_run_that_a_dying_worker_finished_is_not_done_again(planned):
     study, work_list = planned
     claim = work_list.claim(study.runs[0], dead_worker())
-    write_json(claim.folder / "result.json", {"metrics": {}})
+    write_json(claim.folder / "result.json", result({}, {}))
     assert work_list.status(study.runs[0]).state == "finished"
     assert work_list.claim(study.runs[0], Worker.this()) is None
 
@@ -156,3 +157,39 @@ def test_what_cannot_be_written_leaves_nothing_behind(tmp_path):
         write_json(tmp_path / "file.json", circular)
     assert list(tmp_path.iterdir()) == []
     assert read_json(tmp_path / "file.json") is None
+
+
+@pytest.mark.parametrize("content", ["", '{"metr', "[]", '{"metrics": {}}', "\\x00" * 9], ids=range(5))
+def test_a_damaged_result_is_named_and_its_run_waits_to_be_done_again(content, planned, caplog):
+    study, work_list = planned
+    for run in study.runs[:2]:
+        claim = work_list.claim(run, Worker.this())
+        write_json(claim.folder / "result.json", result({"test_micro_f1": 0.5}, run.arguments))
+        claim.end("finished")
+    damaged = work_list.run_folder(study.runs[0]) / "result.json"
+    damaged.write_text(content)
+    assert [work_list.status(run).state for run in study.runs[:2]] == ["waiting", "finished"]
+    assert [run.id for run, _ in work_list.results(study.runs)] == [study.runs[1].id]
+    assert caplog.text.count(f"{damaged} is damaged and not used") == 1
+    assert work_list.claim(study.runs[0], Worker.this()).attempt == 2
+
+
+@pytest.mark.parametrize("name", ["attempt-1.json", "ended-1.json"])
+def test_a_damaged_claim_or_ending_does_not_block_its_run(name, planned):
+    study, work_list = planned
+    claim = work_list.claim(study.runs[0], dead_worker())
+    claim.end("interrupted")
+    (claim.folder / name).write_text("")
+    assert work_list.status(study.runs[0]).state == "waiting"
+    assert work_list.claim(study.runs[0], Worker.this()).attempt == 2
+
+
+@pytest.mark.parametrize("name", ["plan.json", "runs/{run.id}/run.json"])
+def test_a_damaged_plan_is_named_and_planning_again_mends_it(name, planned):
+    study, work_list = planned
+    path = work_list.folder / name.format(run=study.runs[0])
+    path.write_text('{"half')
+    with pytest.raises(StudyError, match=rf"{path.name} is (gone or )?damaged: `hf-mlcl study run FILE` writes it"):
+        work_list.study()
+    work_list.plan(study)
+    assert work_list.study() == study

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import multiprocessing
+import pickle
 from itertools import chain
 
 import numpy as np
@@ -14,8 +15,9 @@ from torch.utils.data import IterableDataset
 from transformers import HfArgumentParser, TrainerCallback, TrainingArguments
 
 from hf_mlcl import ContrastiveMultiLabelTrainer, ContrastiveTrainingArguments, MLCLModel, build_loss, register_loss
-from hf_mlcl.data import TextCollator, image_processor, word_tokenizer
+from hf_mlcl.data import ImageCollator, TextCollator, image_processor, word_tokenizer
 from hf_mlcl.losses import registry
+from hf_mlcl.training.divergence import TrainingDivergedError
 from training.tiny import image_model, image_rows, text_model, text_rows
 
 
@@ -339,12 +341,75 @@ class TestTraining:
         trainer.train()
         assert logged(trainer, "loss")[-1] < logged(trainer, "loss")[0]
 
-    def test_hyperparameter_search_rebuilds_model_and_loss(self, tmp_path):
+    def test_hyperparameter_search_trains_each_trial_with_its_own_loss_and_rate(self, tmp_path):
+        optuna = pytest.importorskip("optuna")
+        wanted = [("zlpr", 1e-3), ("reg", 2e-3), ("msc+bce", 3e-3)]
         trainer = ContrastiveMultiLabelTrainer(
-            args=arguments(tmp_path, loss="zlpr"), train_dataset=text_rows(32), model_init=lambda: text_model()
+            args=arguments(tmp_path, loss="proto", lr_scheduler_type="constant", warmup_steps=0),
+            train_dataset=text_rows(32),
+            eval_dataset=text_rows(16),
+            model_init=lambda: text_model(),
         )
-        trainer.train()
-        assert trainer.model.classifier is not None
+        seen = []
+
+        class Look(TrainerCallback):
+            def on_train_end(self, args, state, control, model=None, optimizer=None, **kwargs):
+                seen.append((str(trainer.loss), model.classifier is not None, optimizer.param_groups[0]["lr"]))
+
+        trainer.add_callback(Look())
+        best = trainer.hyperparameter_search(
+            hp_space=lambda trial: dict(
+                zip(("loss", "learning_rate"), wanted[trial.suggest_int("choice", 0, 2)], strict=True)
+            ),
+            n_trials=3,
+            backend="optuna",
+            direction="minimize",
+            sampler=optuna.samplers.GridSampler({"choice": [0, 1, 2]}, seed=0),
+        )
+        expected = [(str(arguments(tmp_path, loss=loss).build_loss()), loss != "reg", rate) for loss, rate in wanted]
+        assert sorted(seen) == sorted(expected)
+        assert best.hyperparameters["choice"] in (0, 1, 2)
+
+    def test_a_trial_that_diverges_can_be_given_up_alone(self, tmp_path):
+        pytest.importorskip("optuna")
+        trainer = ContrastiveMultiLabelTrainer(
+            args=arguments(tmp_path, loss="zlpr", max_steps=8, max_grad_norm=0.0),
+            train_dataset=text_rows(32),
+            eval_dataset=text_rows(16),
+            model_init=lambda: text_model(),
+        )
+        best = trainer.hyperparameter_search(
+            hp_space=lambda trial: {"learning_rate": [1e38, 1e-3][trial.number]},
+            n_trials=2,
+            backend="optuna",
+            catch=(TrainingDivergedError,),
+        )
+        assert best.run_id == "1"
+
+    def test_what_reads_logits_is_refused_where_there_are_none(self, tmp_path):
+        given = {"train_dataset": text_rows(16), "compute_metrics": lambda prediction: {}}
+        with pytest.raises(ValueError, match=r"compute_metrics would never be called: the loss 'reg' trains no logits"):
+            ContrastiveMultiLabelTrainer(text_model(), arguments(tmp_path, loss="reg"), **given)
+        ContrastiveMultiLabelTrainer(text_model(), arguments(tmp_path, loss="reg+zlpr"), **given)
+
+    def test_smoothing_that_no_loss_would_do_is_refused(self, tmp_path):
+        with pytest.raises(ValueError, match=r"label_smoothing_factor=0.1 smooths .* not used here"):
+            arguments(tmp_path, label_smoothing_factor=0.1)
+
+    @pytest.mark.parametrize("remove", [True, False])
+    def test_a_column_that_the_collator_reads_is_used(self, tmp_path, remove):
+        pictures = [np.full((16, 16, 3), n, dtype=np.uint8) for n in range(16)]
+        rows = Dataset.from_dict({"image": pictures, "labels": [[n % 4] for n in range(16)], "title": ["a"] * 16})
+        collator = ImageCollator(lambda pixels: torch.tensor(pixels).permute(2, 0, 1).float() / 255, 4)
+        settings = arguments(tmp_path, max_steps=1, remove_unused_columns=remove)
+        trainer = ContrastiveMultiLabelTrainer(image_model(), settings, collator, train_dataset=rows)
+        assert math.isfinite(trainer.train().training_loss)
+
+    def test_pickled_arguments_have_no_token(self, tmp_path):
+        args = arguments(tmp_path, hub_token="hf_secret", learning_rate=0.5)
+        again = pickle.loads(pickle.dumps(args))
+        assert b"hf_secret" not in pickle.dumps(args)
+        assert (again.hub_token, again.learning_rate, args.hub_token) == (None, 0.5, "hf_secret")
 
     def test_a_search_over_losses_takes_each_ones_schedule_and_metrics(self, tmp_path):
         trainer = ContrastiveMultiLabelTrainer(

@@ -35,7 +35,7 @@ class _Program(TyperGroup):
         """Run a command."""
         try:
             return super().invoke(ctx)
-        except (CorpusError, ValueError, OSError, ImportError) as error:
+        except (CorpusError, ValueError, ArithmeticError, OSError, ImportError) as error:
             if isinstance(error, BrokenPipeError) and _nobody_reads():
                 raise
             if os.environ.get(TRACEBACK) and isinstance(error, BrokenPipeError):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from transformers.trainer_utils import HubStrategy
+
 from hf_mlcl.evaluation.config import LinearEvaluationConfig
 from hf_mlcl.experiments.arguments import ExperimentArguments
 from hf_mlcl.losses import loss_kinds, on_logits_only
@@ -21,6 +23,11 @@ def check_experiment(experiment: ExperimentArguments, training: ContrastiveTrain
         raise ValueError(
             f"num_train_epochs must be above 0, or max_steps must; got {training.num_train_epochs:g} and "
             f"{training.max_steps}: nothing would be trained."
+        )
+    if training.push_to_hub and training.hub_strategy in (HubStrategy.CHECKPOINT, HubStrategy.ALL_CHECKPOINTS):
+        raise ValueError(
+            f"hub_strategy={training.hub_strategy.value!r} is not possible: an experiment pushes its finished "
+            "classifier, and no checkpoints. Leave it out, or use ContrastiveMultiLabelTrainer, which pushes them."
         )
     if experiment.data_dir is not None and not Path(experiment.data_dir).expanduser().is_dir():
         raise ValueError(

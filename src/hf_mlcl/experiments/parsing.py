@@ -8,6 +8,7 @@ import difflib
 import functools
 import importlib
 import json
+import logging
 import os
 import runpy
 import sys
@@ -25,6 +26,8 @@ from hf_mlcl.experiments.checking import check_experiment
 from hf_mlcl.experiments.recipe import Recipe
 from hf_mlcl.experiments.yaml_file import parse_yaml
 from hf_mlcl.training import ContrastiveTrainingArguments
+
+logger = logging.getLogger(__name__)
 
 
 def parse_experiment(
@@ -93,6 +96,9 @@ def build_experiment(
         ('outputs/toy_text-msc', 3)
     """
     settings = {name: _converted(name, value) for name, value in settings.items()}
+    for name in ("do_train", "do_eval", "do_predict"):
+        if settings.get(name) is False:
+            raise ValueError(f"{name}=False is not possible: an experiment trains and evaluates. Leave it out.")
     import_plugins(settings.get("plugins") or ())
     loss, size = str(settings.get("loss", recipe.loss)), str(settings.get("size", "full"))
     corpus = settings.get("corpus", recipe.corpus)
@@ -225,8 +231,16 @@ def _as_dict(value: Any) -> dict[str, Any]:
 
 
 def _choose_precision(chosen: dict[str, Any]) -> None:
-    """The study's 16-bit mixed precision where a GPU is used and nothing else was said."""
+    """The study's 16-bit mixed precision where a GPU is used and nothing else was said, here or to the launcher."""
     if {"bf16", "fp16"} & chosen.keys() or chosen.get("use_cpu") or not torch.cuda.is_available():
+        return
+    launched_with = os.environ.get("ACCELERATE_MIXED_PRECISION")
+    if launched_with is not None:  # by accelerate launch, whose default is "no"; HF's arguments follow it
+        if launched_with == "no":
+            logger.warning(
+                "Training in 32 bits, as accelerate launch says (mixed_precision=no). The study trained in 16: "
+                "accelerate launch --mixed_precision bf16, or --bf16 after the program's name."
+            )
         return
     chosen["bf16" if torch.cuda.is_bf16_supported() else "fp16"] = True
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import json
 import logging
 import os
-import shutil
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,8 +29,9 @@ from hf_mlcl.evaluation import linear_evaluate, space_quality, tune_thresholds
 from hf_mlcl.experiments.arguments import ExperimentArguments
 from hf_mlcl.experiments.checking import check_experiment, check_push, evaluates_linearly, linear_config
 from hf_mlcl.experiments.checkpoints import StatisticsInCheckpoints, starting_checkpoint
-from hf_mlcl.experiments.decisions import save_decisions
+from hf_mlcl.experiments.decisions import DECISIONS_FILE, save_decisions
 from hf_mlcl.experiments.inputs import Inputs, load_data, prepare_inputs
+from hf_mlcl.experiments.output_folder import OutputFolder
 from hf_mlcl.experiments.prediction import SINGLE_LABEL
 from hf_mlcl.experiments.progress import without_bars
 from hf_mlcl.files import strict_json, whole_file
@@ -47,6 +48,7 @@ logger = logging.getLogger(__name__)
 Array = npt.NDArray[np.float32]
 FeaturesAndLabels = tuple[Array, Array]
 
+MODEL_FOLDERS = ("encoder", "classifier", "backbone")
 METRICS_FILE = "metrics.json"
 DATA_FINGERPRINT = "data_fingerprint"
 """Among the settings in it: which data of one's own were trained on."""
@@ -77,15 +79,23 @@ class ExperimentResult:
     settings: dict[str, Any] = field(repr=False)
     versions: dict[str, str] = field(repr=False)
 
-    def save(self) -> None:
-        """Write ``metrics.json``, whole or not at all."""
-        with whole_file(self.folder / METRICS_FILE) as draft:
+    def save(self, folder: str | os.PathLike[str] | None = None) -> None:
+        """Write ``metrics.json``, whole or not at all.
+
+        Args:
+            folder: Where to; its own if not given.
+        """
+        with whole_file(Path(folder or self.folder) / METRICS_FILE) as draft:
             draft.write_text(strict_json(dataclasses.asdict(self)), encoding="utf-8")
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> ExperimentResult:
         """Read back the result of a finished experiment."""
-        content = json.loads((Path(folder) / METRICS_FILE).read_text(encoding="utf-8"))
+        path = Path(folder) / METRICS_FILE
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise ValueError(f"{path} is damaged ({error}). Run the experiment again.") from error
         metrics = {name: float("nan") if value is None else value for name, value in content["metrics"].items()}
         return cls(**{**content, "metrics": metrics, "folder": Path(folder)})
 
@@ -132,28 +142,53 @@ def run_experiment(
         >>> settings = {"backbone": "small", "max_train_samples": 64, "max_eval_samples": 32, "max_steps": 2}
         >>> settings |= {"output_dir": tempfile.mkdtemp(), "report_to": "none", "use_cpu": True}
         >>> result = run_experiment(*build_experiment(Recipe("toy_text"), settings), quiet=True)
-        >>> sorted(path.name for path in result.folder.iterdir() if "checkpoint" not in path.name)
+        >>> sorted(path.name for path in result.folder.glob("[!.]*") if "checkpoint" not in path.name)
         ['backbone', 'classifier', 'encoder', 'metrics.json', 'test_decisions.npz']
     """
-    seconds: dict[str, float] = {}
-    start = time.perf_counter()
     check_experiment(experiment, training)
     if training.push_to_hub:
         check_push(_repository(training), training.hub_token)
-    checkpoint = starting_checkpoint(experiment, training)
-    # The Hub gets the finished classifier, and not every checkpoint on the way to it.
-    push, training.push_to_hub = training.push_to_hub, False
+    output = OutputFolder(training.output_dir)
+    with output.owned() if training.process_index == 0 else nullcontext():
+        result = _run(experiment, _for_trainer(training), data, output, quiet)
+        if training.process_index == 0 and training.push_to_hub:
+            _push(result, training)
+    return result
+
+
+def _for_trainer(training: ContrastiveTrainingArguments) -> ContrastiveTrainingArguments:
+    """A copy of the arguments, changed where the trainer needs it; the caller's stay as they are."""
+    own = copy.copy(training)
+    own.hub_token = training.hub_token  # which no copy of arguments has, since copies may be written
+    own.push_to_hub = False  # the Hub gets the finished classifier, and not every checkpoint on the way to it
+    if not torch.accelerator.is_available():
+        own.dataloader_pin_memory = False  # there is no device to copy to
+    return own
+
+
+def _run(
+    experiment: ExperimentArguments,
+    training: ContrastiveTrainingArguments,
+    data: DatasetDict | None,
+    output: OutputFolder,
+    quiet: bool,
+) -> ExperimentResult:
+    """Everything but the push, in a folder that is this process's."""
+    seconds: dict[str, float] = {}
+    start = time.perf_counter()
+    output.check_replaceable(*MODEL_FOLDERS, METRICS_FILE, DECISIONS_FILE)
+    settings = _settings(experiment, training)
+    before = output.interrupted()
+    checkpoint = starting_checkpoint(experiment, training, same_again=_same(before, settings))
     set_seed(training.seed)
     with _measured(seconds, "data"):
         data = load_data(experiment, training) if data is None else data
         _check_splits(data)
         is_own = experiment.corpus not in list_corpora()
         known_data = {DATA_FINGERPRINT: data_fingerprint(data)} if is_own else {}
+        if checkpoint is not None and not training.resume_from_checkpoint:
+            _check_same_data(before, known_data)
         inputs = prepare_inputs(data, experiment, training)
-    if inputs.kind == "image":
-        training.remove_unused_columns = False  # the collator reads the column with images
-    if not torch.cuda.is_available():
-        training.dataloader_pin_memory = False  # there is no device to copy to
     trainer = ContrastiveMultiLabelTrainer(
         inputs.model,
         training,
@@ -166,6 +201,8 @@ def run_experiment(
     trainer.add_callback(StatisticsInCheckpoints(trainer.statistics, checkpoint))
     if quiet or training.disable_tqdm:
         without_bars(trainer, quiet)
+    if trainer.is_world_process_zero():
+        output.begin(settings | known_data)
     with _measured(seconds, "train"):
         outcome = trainer.train(resume_from_checkpoint=checkpoint)
     with _measured(seconds, "evaluate"):
@@ -175,19 +212,15 @@ def run_experiment(
         metrics={**evaluated.metrics, "train_loss": float(outcome.training_loss), **_prr(trainer)},
         per_label=evaluated.per_label,
         seconds={name: round(value, 2) for name, value in seconds.items()},
-        folder=Path(training.output_dir),
-        settings=_settings(experiment, training) | known_data,
+        folder=output.path,
+        settings=settings | known_data,
         versions=library_versions(),
     )
     if trainer.is_world_process_zero():
-        shutil.rmtree(result.folder / "backbone", ignore_errors=True)  # that of an earlier encoder
-        _save_model(trainer.model, inputs.processor, result.folder / "encoder")
-        _save_model(evaluated.classifier, inputs.processor, result.folder / "classifier")
-        save_decisions(result.folder, *evaluated.test)
-        result.save()
-    _prepare_for_others(trainer, inputs, evaluated, experiment)
-    if trainer.is_world_process_zero() and push:
-        _push(result, training)
+        _save(result, trainer.model, evaluated, inputs.processor, output)
+    _prepare_for_others(trainer, inputs, evaluated, experiment, output)
+    if trainer.is_world_process_zero():
+        output.finish()
     return result
 
 
@@ -306,7 +339,13 @@ def _training_passes(
 def _push(result: ExperimentResult, training: ContrastiveTrainingArguments) -> None:
     private = True if training.hub_private_repo is None else training.hub_private_repo
     try:
-        push_folder(result.folder / "classifier", _repository(training), private=private, token=training.hub_token)
+        push_folder(
+            result.folder / "classifier",
+            _repository(training),
+            private=private,
+            token=training.hub_token,
+            revision=training.hub_revision,
+        )
     except Exception as error:  # whatever the network or the Hub come up with, after everything has been saved
         command = f"hf-mlcl push {result.folder} {_repository(training)}{'' if private else ' --public'}"
         raise PushError(f"push failed: {' '.join(str(error).split())}; repeat with {command}", result) from error
@@ -322,15 +361,50 @@ def _check_splits(data: DatasetDict) -> None:
         raise ValueError(f"The corpus has no {' and no '.join(missing)} split, but {', '.join(data)} only.")
 
 
+def _same(before: Mapping[str, Any] | None, settings: Mapping[str, Any]) -> bool:
+    """Whether a training that was interrupted is the one that is wanted now."""
+    now = json.loads(strict_json(settings))
+    passing = {"overwrite", "resume_from_checkpoint", "local_rank", DATA_FINGERPRINT}
+    return before is not None and {**before, **dict.fromkeys(passing)} == {**now, **dict.fromkeys(passing)}
+
+
+def _check_same_data(before: Mapping[str, Any] | None, known_data: Mapping[str, Any]) -> None:
+    if (before or {}).get(DATA_FINGERPRINT) != known_data.get(DATA_FINGERPRINT):
+        raise ValueError(
+            "The data have changed since the training in output_dir was interrupted. Begin anew (--overwrite), or go "
+            "on with other data than those that it began with (--resume_from_checkpoint last)."
+        )
+
+
+def _save(result: ExperimentResult, encoder: Any, evaluated: _Evaluated, processor: Any, output: OutputFolder) -> None:
+    """Write everything aside, then put it in place within a moment: an error before leaves all as it was."""
+    models = {"encoder": encoder, "classifier": evaluated.classifier}
+    with output.staging("results") as results, ExitStack() as stack:
+        stages = {name: stack.enter_context(output.staging(name)) for name in models}
+        for name, model in models.items():
+            model.save_pretrained(stages[name])
+            processor.save_pretrained(stages[name])
+        save_decisions(results, *evaluated.test)
+        result.save(results)
+        output.note_written({METRICS_FILE: {""}, DECISIONS_FILE: {""}})
+        output.remove("backbone")  # that of an earlier encoder
+        output.publish(**stages)
+        for name in (DECISIONS_FILE, METRICS_FILE):
+            os.replace(results / name, result.folder / name)
+
+
 def _prepare_for_others(
-    trainer: ContrastiveMultiLabelTrainer, inputs: Inputs, evaluated: _Evaluated, experiment: ExperimentArguments
+    trainer: ContrastiveMultiLabelTrainer,
+    inputs: Inputs,
+    evaluated: _Evaluated,
+    experiment: ExperimentArguments,
+    output: OutputFolder,
 ) -> None:
     """Write the classifier's card and the plain backbone, by all ranks together, since pictures show features.
 
     Everything is trained, judged and saved: nothing of this is worth a failed run.
     """
     warning = "The model is saved, but its card or its plain backbone could not be written: %s"
-    folder = Path(trainer.args.output_dir)
     try:
         report = _report(trainer, evaluated, experiment)
     except Exception as error:
@@ -341,23 +415,17 @@ def _prepare_for_others(
     if not trainer.is_world_process_zero():
         return
     try:
-        write_model_card(folder / "classifier", report)
+        with output.staging("classifier", from_published=True) as stage:
+            write_model_card(stage, report)
+            output.publish(classifier=stage)
         if experiment.export:
-            export_encoder(trainer.model, folder / "backbone", inputs.processor, prototypes=trainer.uses_prototypes)
-            scored = "Scores of a classifier on its features, which decides at 0.5."
-            write_model_card(folder / "backbone", dataclasses.replace(report, thresholds=None, evaluation=scored))
+            with output.staging("backbone") as stage:
+                export_encoder(trainer.model, stage, inputs.processor, prototypes=trainer.uses_prototypes)
+                scored = "Scores of a classifier on its features, which decides at 0.5."
+                write_model_card(stage, dataclasses.replace(report, thresholds=None, evaluation=scored))
+                output.publish(backbone=stage)
     except Exception as error:
         logger.warning(warning, error)
-
-
-def _save_model(model: Any, processor: Any, folder: Path) -> None:
-    """Write a model with its processor beside its place, then put it there: never half a model."""
-    draft = folder.with_name(folder.name + ".part")
-    shutil.rmtree(draft, ignore_errors=True)
-    model.save_pretrained(draft)
-    processor.save_pretrained(draft)
-    shutil.rmtree(folder, ignore_errors=True)
-    os.replace(draft, folder)
 
 
 def _report(

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from hf_mlcl.experiments import ExperimentResult, build_experiment, run_experiment, study_recipe
+from hf_mlcl.experiments.output_folder import OutputFolder
 
 METRICS = ("micro_f1", "macro_f1", "hamming_loss", "mAP")
 GROUPS = ("rare", "medium", "frequent")
@@ -25,6 +26,7 @@ def compare(
     corpus: str, losses: Sequence[str], settings: dict[str, Any], output_dir: str
 ) -> Iterator[ExperimentResult]:
     """Train with one loss after the other, on the same data, with the same encoder and budget."""
+    OutputFolder(output_dir).check_replaceable("classifier")
     for loss in losses:
         chosen = {"export": False, **settings, "loss": loss, "output_dir": f"{output_dir}/{loss}", "overwrite": True}
         yield run_experiment(*build_experiment(study_recipe(corpus), chosen), quiet=True)
@@ -33,10 +35,12 @@ def compare(
 def keep_best(results: Sequence[ExperimentResult], output_dir: str) -> tuple[str, Path]:
     """Copy the classifier with the best validation macro-F1, which `hf-mlcl predict` then uses; say which it is."""
     best = max(results, key=lambda result: result.metrics["validation_macro_f1"])
-    target = Path(output_dir) / "classifier"
-    shutil.rmtree(target, ignore_errors=True)
-    shutil.copytree(best.folder / "classifier", target, copy_function=shutil.copyfile)
-    return str(best.settings["loss"]), target
+    output = OutputFolder(output_dir)
+    with output.owned(), output.staging("classifier") as stage:
+        output.check_replaceable("classifier")
+        shutil.copytree(best.folder / "classifier", stage, copy_function=shutil.copyfile, dirs_exist_ok=True)
+        output.publish(classifier=stage)
+    return str(best.settings["loss"]), output.path / "classifier"
 
 
 def draw(results: Sequence[ExperimentResult]) -> Any:

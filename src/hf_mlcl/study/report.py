@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
+from zipfile import BadZipFile
 
 import pandas as pd
 
@@ -14,6 +16,8 @@ from hf_mlcl.study.significance import Comparison, Flags, Scores, compare
 from hf_mlcl.study.specification import Study
 from hf_mlcl.study.table import SETTING, finished, select, study_table
 from hf_mlcl.study.worklist import WorkList
+
+logger = logging.getLogger(__name__)
 
 CORPUS_TITLES = {
     "aapd": "AAPD",
@@ -265,12 +269,16 @@ class _Builder:
         return scores, truths[0]
 
     def decisions(self, run_id: str) -> tuple[Flags, Flags] | None:
-        from hf_mlcl.experiments.decisions import load_decisions
+        from hf_mlcl.experiments.decisions import DECISIONS_FILE, load_decisions
 
         if run_id not in self._decisions:
+            folder = self.work_list.folder / "runs" / run_id / "work"
             try:
-                self._decisions[run_id] = load_decisions(self.work_list.folder / "runs" / run_id / "work")
+                self._decisions[run_id] = load_decisions(folder)
             except FileNotFoundError:
+                self._decisions[run_id] = None
+            except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
+                logger.warning("%s is damaged and not used: %s", folder / DECISIONS_FILE, error)
                 self._decisions[run_id] = None
         return self._decisions[run_id]
 

@@ -25,10 +25,20 @@ from typing import Any
 
 from filelock import FileLock
 
+from hf_mlcl.files import HIDDEN_FOLDER
 from hf_mlcl.study.environment import environment
 from hf_mlcl.study.execution import run_experiment_of
 from hf_mlcl.study.specification import Run, Study
-from hf_mlcl.study.worklist import HEARTBEAT_SECONDS, LEASE_SECONDS, Claim, RunStatus, Worker, WorkList, write_json
+from hf_mlcl.study.worklist import (
+    HEARTBEAT_SECONDS,
+    LEASE_SECONDS,
+    Claim,
+    RunStatus,
+    Worker,
+    WorkList,
+    read_result,
+    write_json,
+)
 from hf_mlcl.versions import library_versions
 
 Runner = Callable[[Run, Path], Mapping[str, Any]]
@@ -223,9 +233,9 @@ def _in_own_process(claim: Claim, runner: Runner, keep: str, share: int, environ
         torch.set_num_threads(max(1, torch.get_num_threads() // share))
     # An orphan of a killed worker may still be about to end; on one machine this keeps the two apart.
     with FileLock(claim.folder / "work.lock"):
-        if not (claim.folder / "result.json").exists():
+        if not read_result(claim.folder):
             _run_and_record(claim, runner)
-        if (claim.folder / "result.json").exists():
+        if read_result(claim.folder):
             _clean(claim.folder / "work", keep)
 
 
@@ -259,7 +269,9 @@ def _clean(work: Path, keep: str) -> None:
     """Delete what a finished run no longer needs; small files always stay."""
     folders = [path for path in work.iterdir() if path.is_dir()] if work.exists() else []
     for path in folders:
-        if keep == "results" or (keep == "models" and path.name.startswith("checkpoint-")):
+        if path.name == HIDDEN_FOLDER:  # small files, by which a later attempt knows what an earlier one wrote
+            continue
+        if keep == "results" or (keep == "models" and path.name.startswith(("checkpoint-", "damaged-checkpoint-"))):
             shutil.rmtree(path, ignore_errors=True)
 
 

@@ -56,6 +56,7 @@ RESERVED = {
     "output_dir": "every run has a folder of its own inside the study's `output_dir`",
     "resume_from_checkpoint": "a run resumes by itself where it has a checkpoint",
     "push_to_hub": "push the run that you choose with `hf-mlcl push`",
+    "hub_token": "nothing is pushed, and settings are written to disk: log in with `hf auth login`",
     "config": "write its settings into the study file",
 }
 """Arguments that a study file cannot set, and why."""

@@ -13,7 +13,7 @@ import pandas as pd
 
 from hf_mlcl.files import whole_file
 from hf_mlcl.study.specification import Study
-from hf_mlcl.study.worklist import RunStatus, WorkList, read_json
+from hf_mlcl.study.worklist import RunStatus, WorkList, read_result
 
 SETTING, SECONDS, VERSION, MACHINE = "setting.", "seconds.", "version.", "machine."
 """How the columns of each kind begin; metrics have their plain names."""
@@ -96,7 +96,7 @@ def select(table: pd.DataFrame, by: str, keys: Sequence[str] = ("corpus", "loss"
 
 def _row(work_list: WorkList, status: RunStatus) -> dict[str, Any]:
     run = status.run
-    result = read_json(work_list.run_folder(run) / "result.json") if status.state == "finished" else None
+    result = read_result(work_list.run_folder(run)) if status.state == "finished" else None
     row: dict[str, Any] = {
         "id": run.id,
         "corpus": run.corpus,

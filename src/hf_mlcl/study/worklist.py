@@ -6,7 +6,7 @@
     runs/ID/run.json        settings of a run
     runs/ID/attempt-1.json  who is at it: host, process, time. Its modification time is the worker's heartbeat
     runs/ID/ended-1.json    how that attempt ended: finished, failed (with the traceback) or interrupted
-    runs/ID/result.json     metrics, times, versions; a run that has it is finished
+    runs/ID/result.json     metrics, times, versions; a run that has a whole one is finished
     runs/ID/log.txt         what the run printed
     runs/ID/work/           the run's own files: checkpoints, encoder, classifier
 
@@ -22,7 +22,9 @@ lease, measured by the file system's clock, so that the machines' own clocks do 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
+import logging
 import os
 import re
 import socket
@@ -39,6 +41,9 @@ import psutil
 from hf_mlcl.files import strict_json, whole_file
 from hf_mlcl.study.specification import ReportOptions, Run, Study, StudyError
 
+logger = logging.getLogger(__name__)
+
+RESULT_KEYS = ("metrics", "seconds", "settings", "started", "finished", "versions", "machine")
 LEASE_SECONDS = 600.0
 HEARTBEAT_SECONDS = 20.0
 
@@ -52,12 +57,34 @@ def write_json(path: Path, data: Any) -> None:
         draft.write_text(strict_json(data), encoding="utf-8")
 
 
-def read_json(path: Path) -> Any:
-    """Content of a JSON file; None where there is none."""
+def read_json(path: Path, *keys: str) -> Any:
+    """Content of a JSON file; None where there is none, or a damaged one, of which a warning tells.
+
+    Args:
+        path: The file.
+        *keys: What a whole one has.
+    """
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
+    except ValueError as error:
+        _warn_of_damage(path, str(error))
+        return None
+    missing = [key for key in keys if not isinstance(content, dict) or key not in content]
+    if missing:
+        _warn_of_damage(path, f"it has no {missing[0]!r}")
+    return None if missing else content
+
+
+def read_result(folder: Path) -> Any:
+    """The result in a run's folder; None where there is none, or a damaged one: the run then counts as not done."""
+    return read_json(folder / "result.json", *RESULT_KEYS)
+
+
+@functools.cache  # once, however often it is looked at
+def _warn_of_damage(path: Path, why: str) -> None:
+    logger.warning("%s is damaged and not used (%s). `hf-mlcl study run FILE` makes it again.", path, why)
 
 
 @dataclass(frozen=True)
@@ -175,7 +202,7 @@ class WorkList:
         (self.folder / "runs").mkdir(parents=True, exist_ok=True)
         for run in study.runs:
             path = self.run_folder(run) / "run.json"
-            if not path.exists():
+            if read_json(path) is None:
                 path.parent.mkdir(exist_ok=True)
                 write_json(path, run.to_json())
         plan = {
@@ -195,12 +222,16 @@ class WorkList:
             StudyError: If none was.
         """
         plan = read_json(self.folder / "plan.json")
+        if plan is None and (self.folder / "plan.json").exists():
+            raise StudyError(f"{self.folder}/plan.json is damaged: `hf-mlcl study run FILE` writes it again.")
         if plan is None:
             raise StudyError(f"{self.folder} holds no study yet: start it with `hf-mlcl study run FILE`.")
         runs = [read_json(self.folder / "runs" / run_id / "run.json") for run_id in plan["runs"]]
         if None in runs:
             lost = plan["runs"][runs.index(None)]
-            raise StudyError(f"{self.folder}/runs/{lost}/run.json is gone: `hf-mlcl study run FILE` writes it again.")
+            raise StudyError(
+                f"{self.folder}/runs/{lost}/run.json is gone or damaged: `hf-mlcl study run FILE` writes it again."
+            )
         report = ReportOptions(**{**plan["report"], "metrics": tuple(plan["report"]["metrics"])})
         planned = tuple(Run.from_json(run) for run in runs)
         return Study(plan["name"], self.folder, planned, plan["description"], report, plan["keep"])
@@ -215,17 +246,17 @@ class WorkList:
         """Where a run stands now."""
         folder = self.run_folder(run)
         number = _last_attempt(folder)
-        attempt = read_json(folder / f"attempt-{number}.json") if number else None
+        attempt = read_json(folder / f"attempt-{number}.json", "worker", "at") if number else None
         if attempt is None:
-            return RunStatus(run, "finished" if (folder / "result.json").exists() else "waiting")
+            return RunStatus(run, "finished" if read_result(folder) else "waiting", number)
         worker = Worker(**attempt["worker"])
         state, error = self._state(folder, number, worker)
         return RunStatus(run, state, number, worker, error, attempt["at"])
 
     def _state(self, folder: Path, attempt: int, worker: Worker) -> tuple[State, str | None]:
-        if (folder / "result.json").exists():
+        if read_result(folder):
             return "finished", None
-        ended = read_json(folder / f"ended-{attempt}.json")
+        ended = read_json(folder / f"ended-{attempt}.json", "ending", "error")
         if ended is not None:
             return ("failed", ended["error"]) if ended["ending"] == "failed" else ("waiting", None)
         return ("running" if self._lives(folder / f"attempt-{attempt}.json", worker) else "waiting"), None
@@ -253,14 +284,14 @@ class WorkList:
         claim = Claim(run, self.run_folder(run), status.attempts + 1, worker)
         if not _create(claim.path, {"worker": dataclasses.asdict(worker), "at": time.time()}):
             return None
-        if (claim.folder / "result.json").exists():  # finished by a dying worker between the look and the claim
+        if read_result(claim.folder):  # finished by a dying worker between the look and the claim
             claim.end("finished")
             return None
         return claim
 
     def results(self, runs: Iterable[Run]) -> list[tuple[Run, Mapping[str, Any]]]:
         """The finished ones among some runs, with their results."""
-        found = ((run, read_json(self.run_folder(run) / "result.json")) for run in runs)
+        found = ((run, read_result(self.run_folder(run))) for run in runs)
         return [(run, result) for run, result in found if result is not None]
 
 

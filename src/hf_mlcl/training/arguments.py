@@ -88,6 +88,11 @@ class ContrastiveTrainingArguments(TrainingArguments):
         """Fill in what was not given, then let HF check everything."""
         given = json.loads(self.loss_kwargs) if isinstance(self.loss_kwargs, str) else self.loss_kwargs
         self.loss_kwargs = dict(given or {})
+        if self.label_smoothing_factor:
+            raise ValueError(
+                f"label_smoothing_factor={self.label_smoothing_factor} smooths the cross entropy of HF's own loss, "
+                "which is not used here. Leave it at 0, or register a loss that smooths its targets."
+            )
         for name in ("embedding_chunk_size", "eval_probe_samples"):
             value = getattr(self, name)
             if value is not None and value < 1:
@@ -157,6 +162,10 @@ class ContrastiveTrainingArguments(TrainingArguments):
         """Take the schedule of this kind of loss, unless the user has chosen one; a search may change the loss."""
         if self._schedule_follows_loss:
             self.lr_scheduler_type = SchedulerType("linear" if on_logits_only(self.loss) else "cosine")
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but the user's token, since the trainer pickles its arguments beside every checkpoint."""
+        return {**self.__dict__, "hub_token": None}
 
     def build_loss(self) -> nn.Module:
         """The loss that these arguments name."""

@@ -31,11 +31,13 @@ from transformers.utils import PushInProgress
 from hf_mlcl.data.collators import TextCollator
 from hf_mlcl.evaluation import LinearEvaluationConfig, LinearEvaluationResult, linear_evaluate
 from hf_mlcl.evaluation.feature_cache import FeatureCache, feature_key
+from hf_mlcl.files import FullDiskError, link_or_copy, naming_full_disk
 from hf_mlcl.hub import SplitScores, intended_files, push_folder, write_model_card
 from hf_mlcl.losses import CrossEntropyLoss, JoinedLoss
 from hf_mlcl.metrics import compute_metrics, compute_single_label_metrics, multilabel_metrics
 from hf_mlcl.models import FeatureBackbone, MLCLForImageClassification, MLCLForSequenceClassification, MLCLModel
 from hf_mlcl.training.arguments import ContrastiveTrainingArguments
+from hf_mlcl.training.divergence import DivergenceWatch
 from hf_mlcl.training.global_batch import global_loss
 from hf_mlcl.training.probe import probe
 from hf_mlcl.training.report import scores_of, training_report
@@ -114,6 +116,7 @@ class ContrastiveMultiLabelTrainer(Trainer):
         _check_not_empty(train_dataset=train_dataset, eval_dataset=eval_dataset)
         self.loss = args.build_loss()
         self.statistics = TrainingStatistics()
+        self.divergence = DivergenceWatch()
         self.eval_data_collator = eval_data_collator
         self.last_scores: SplitScores | None = None
         """What the last linear evaluation of these weights predicted, for the model card."""
@@ -122,6 +125,10 @@ class ContrastiveMultiLabelTrainer(Trainer):
         self._rows_of_last_train_batch = 0
         if model is not None:
             self._fit_model_to_loss(model, args)
+        self._given_for_logits = [
+            name for name in ("compute_metrics", "preprocess_logits_for_metrics") if kwargs.get(name) is not None
+        ]
+        self._check_logits_wanted(args)
         self._metrics_follow_loss = kwargs.get("compute_metrics") is None
         if self._metrics_follow_loss:
             kwargs["compute_metrics"] = self._metrics_of_loss()
@@ -134,6 +141,7 @@ class ContrastiveMultiLabelTrainer(Trainer):
             processing_class=processing_class,
             **kwargs,
         )
+        self.add_callback(self.divergence)
         if data_collator is None and isinstance(processing_class, PreTrainedTokenizerBase):
             self.data_collator = TextCollator(processing_class, self.model.config.num_labels)
 
@@ -177,6 +185,14 @@ class ContrastiveMultiLabelTrainer(Trainer):
         model.dropout_by_row = args.dropout_by_row
         return model
 
+    def _check_logits_wanted(self, args: ContrastiveTrainingArguments) -> None:
+        """Refuse what reads logits where the loss makes none."""
+        if self._given_for_logits and not self._uses("logit"):
+            raise ValueError(
+                f"{self._given_for_logits[0]} would never be called: the loss {args.loss!r} trains no logits. Join one "
+                f'that does (loss="{args.loss}+zlpr"), or look at the features (eval_probe="knn").'
+            )
+
     def _metrics_of_loss(self) -> Any:
         """What to compute from logits, if the loss makes any."""
         if not self._uses("logit"):
@@ -186,8 +202,11 @@ class ContrastiveMultiLabelTrainer(Trainer):
 
     def call_model_init(self, trial: Any = None) -> MLCLModel:
         """A fresh model for each trial of a hyperparameter search, made to fit the loss."""
+        if trial is not None:
+            self._hp_search_setup(trial)  # HF does it after this: the model would be made for the last trial's loss
         self.loss = self.args.build_loss()
         self.args.follow_loss()
+        self._check_logits_wanted(self.args)
         if getattr(self, "_metrics_follow_loss", False):
             self.compute_metrics = self._metrics_of_loss()
         return self._fit_model_to_loss(super().call_model_init(trial), self.args)
@@ -241,6 +260,7 @@ class ContrastiveMultiLabelTrainer(Trainer):
         result = global_loss(self.loss, outputs, labels, real_rows)
         if model.training:
             self.statistics.add(result)
+            self.divergence.add(result.value, self.state.global_step + 1)
         return (result.value, outputs) if return_outputs else result.value
 
     def _check_num_labels(self, labels: Tensor) -> None:
@@ -255,9 +275,24 @@ class ContrastiveMultiLabelTrainer(Trainer):
         """HF's training. Scores and sums of earlier trainings are forgotten, so that no card and no log shows them."""
         self.last_scores = None
         self.statistics.reset()
-        if self.model_wrapped is self.model and not (self.is_fsdp_enabled or self.is_deepspeed_enabled):
+        sharded = self.is_fsdp_enabled or self.is_deepspeed_enabled
+        if self.model is not None and self.model_wrapped is self.model and not sharded:  # none between two trials
             _forget_preparation(self.model)
-        return super().train(*args, **kwargs)
+        outcome = super().train(*args, **kwargs)
+        self.divergence.check_weights(self)
+        return outcome
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        """HF's, of weights that are numbers; nothing of it is left where the disk is full."""
+        self.divergence.check_weights(self)
+        folder = Path(self._get_output_dir(trial=trial)) / f"checkpoint-{self.state.global_step}"
+        try:
+            with naming_full_disk(folder):
+                super()._save_checkpoint(model, trial)
+        except FullDiskError:
+            if self.args.should_save:
+                shutil.rmtree(folder, ignore_errors=True)
+            raise
 
     # Batches -------------------------------------------------------------------------------------------------------
 
@@ -302,12 +337,11 @@ class ContrastiveMultiLabelTrainer(Trainer):
             self.data_collator = training_collator
 
     def _set_signature_columns_if_needed(self) -> None:
-        """HF's, and the column in which a collator of ours finds the labels."""
+        """HF's, and the columns that a collator of ours reads."""
         super()._set_signature_columns_if_needed()
         for collator in (self.data_collator, self.eval_data_collator):
-            column = getattr(collator, "label_column", "labels")
-            if column not in self._signature_columns:
-                self._signature_columns.append(column)
+            read = getattr(collator, "label_column", "labels"), getattr(collator, "image_column", None)
+            self._signature_columns += [column for column in read if column and column not in self._signature_columns]
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Any:
         dataset = self.train_dataset if train_dataset is None else train_dataset
@@ -344,7 +378,7 @@ class ContrastiveMultiLabelTrainer(Trainer):
     def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
         """HF's log, with what the contrastive loss has to say."""
         if "loss" in logs:
-            logs |= self.statistics.flush()
+            logs |= self.statistics.flush() | self.divergence.flush()
             temperatures = [loss.temperature for loss in self._losses() if hasattr(loss, "temperature")]
             if temperatures:
                 logs["temperature"] = temperatures[0]
@@ -671,10 +705,7 @@ def _kept(checkpoint: Path, whole: bool) -> Path:
         if name == TRAINING_ARGS_NAME:
             continue
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        try:
-            os.link(checkpoint / name, folder / name)
-        except OSError:
-            shutil.copy2(checkpoint / name, folder / name)
+        link_or_copy(checkpoint / name, folder / name)
     return folder
 
 

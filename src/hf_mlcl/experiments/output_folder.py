@@ -1,0 +1,216 @@
+"""The output folder of an experiment: one process at a time, nothing of the user's replaced, models always whole.
+
+Beside what users see, it has a hidden folder ``.hf-mlcl``::
+
+    lock          held by the process that trains; the system frees it when the process ends, however it ends
+    owner.json    who that is, for the message that others get
+    run.json      settings of the training that was begun last, and whether it was finished
+    written.json  every file that trainings wrote; what is not in it is the user's
+    staged/       models on their way to their place
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+from filelock import FileLock, Timeout
+
+from hf_mlcl.files import HIDDEN_FOLDER, link_or_copy, naming_full_disk, strict_json, swap_folder, whole_file
+
+SECONDS_FOR_CHILDREN = 30.0
+"""How long workers of a loader may hold the lock of a process that was killed, until they notice."""
+
+
+class OutputFolder:
+    """Where an experiment writes.
+
+    Args:
+        folder: The folder; it need not be there yet.
+
+    Examples:
+        >>> import tempfile
+        >>> output = OutputFolder(tempfile.mkdtemp())
+        >>> with output.owned(), output.staging("encoder") as stage:
+        ...     _ = (stage / "config.json").write_text("{}")
+        ...     output.publish(encoder=stage)
+        >>> (output.path / "encoder" / "config.json").read_text()
+        '{}'
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.path = Path(folder)
+        self.hidden = self.path / HIDDEN_FOLDER
+
+    # Whose it is ------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def owned(self) -> Iterator[None]:
+        """Have the folder for this process alone, and tidy up after one that was killed.
+
+        Raises:
+            ValueError: If another process has it. Names host, process and time.
+        """
+        if self.path.exists() and not self.path.is_dir():
+            raise ValueError(f"output_dir {str(self.path)!r} is a file. Choose another --output_dir.")
+        self.hidden.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(self.hidden / "lock")
+        try:
+            lock.acquire(timeout=SECONDS_FOR_CHILDREN if _has_ended(self._read("owner.json")) else 0)
+        except Timeout:
+            raise ValueError(
+                f"output_dir {str(self.path)!r} is in use by {_described(self._read('owner.json'))}. Wait until that "
+                "has ended, or choose another --output_dir."
+            ) from None
+        try:
+            owner = {"host": socket.gethostname(), "pid": os.getpid(), "since": time.time()}
+            self._write("owner.json", {**owner, "started": psutil.Process().create_time()})
+            self._tidy()
+            yield
+        finally:
+            (self.hidden / "owner.json").unlink(missing_ok=True)
+            lock.release()
+
+    def _tidy(self) -> None:
+        for aside in self.hidden.glob("*.aside"):  # an interruption where folders cannot change places in one step
+            target = self.path / aside.stem
+            if not target.exists():
+                os.rename(aside, target)
+            shutil.rmtree(aside, ignore_errors=True)
+        shutil.rmtree(self.hidden / "staged", ignore_errors=True)
+
+    # What is whose ----------------------------------------------------------------------------------------------------
+
+    def check_replaceable(self, *names: str) -> None:
+        """Refuse to replace what no training wrote.
+
+        Args:
+            *names: Files and folders in it that are going to be replaced.
+
+        Raises:
+            ValueError: Names what is in the way.
+        """
+        written = self._read("written.json") or {}
+        for name in names:
+            foreign = sorted(_files(self.path / name) - set(written.get(name, ())))
+            if foreign:
+                found = (Path(name) / foreign[0]).as_posix() + (f" and {len(foreign) - 1} more" if foreign[1:] else "")
+                raise ValueError(
+                    f"output_dir {str(self.path)!r} has {found}, which no training is known to have written there, and "
+                    f"{name!r} would be replaced. Move it away, or choose another --output_dir."
+                )
+
+    # Writing ----------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def staging(self, name: str, from_published: bool = False) -> Iterator[Path]:
+        """A folder to write a model into before it is published; gone after the block.
+
+        Args:
+            name: Of the model.
+            from_published: Whether it begins with the files that are published under that name.
+        """
+        stage = self.hidden / "staged" / f"{name}.new"  # a name that nobody looks for
+        shutil.rmtree(stage, ignore_errors=True)
+        stage.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with naming_full_disk(self.path / name):
+                if from_published:
+                    shutil.copytree(self.path / name, stage, copy_function=link_or_copy)
+                else:
+                    stage.mkdir()
+                yield stage
+        finally:
+            shutil.rmtree(stage, ignore_errors=True)
+            with suppress(OSError):  # others are in it, or it went with the last of them
+                stage.parent.rmdir()
+
+    def publish(self, **stages: Path) -> None:
+        """Put models in their place, each in one step. What training wrote there before goes.
+
+        Args:
+            **stages: What `staging` gave, by name.
+        """
+        self.note_written({name: _files(stage) for name, stage in stages.items()})
+        for name, stage in stages.items():
+            aside = self.hidden / f"{name}.aside"
+            swap_folder(stage, self.path / name, aside)
+            shutil.rmtree(aside, ignore_errors=True)
+
+    def remove(self, name: str) -> None:
+        """Take away a model that training wrote, in one step."""
+        self.check_replaceable(name)
+        if (self.path / name).exists():
+            with self.staging(name) as stage:
+                os.rename(self.path / name, stage / name)
+
+    def note_written(self, names: Mapping[str, set[str]]) -> None:
+        """Write down that training is about to write some files, so that a later one knows them as its own.
+
+        Args:
+            names: Files within each folder; of a file, the empty name.
+        """
+        known = self._read("written.json") or {}
+        both = {name: sorted({*known.get(name, ()), *files}) for name, files in names.items()}
+        self._write("written.json", {**known, **both})
+
+    # What was begun ---------------------------------------------------------------------------------------------------
+
+    def begin(self, settings: Mapping[str, Any]) -> None:
+        """Write down what is going to be trained."""
+        self._write("run.json", {"settings": settings, "finished": False})
+
+    def finish(self) -> None:
+        """Write down that it was."""
+        self._write("run.json", {**(self._read("run.json") or {}), "finished": True})
+
+    def interrupted(self) -> dict[str, Any] | None:
+        """Settings of the training that was begun here last, if it was not finished."""
+        run = self._read("run.json")
+        return run["settings"] if run and not run["finished"] else None
+
+    # ------------------------------------------------------------------------------------------------------------------
+
+    def _read(self, name: str) -> dict[str, Any] | None:
+        try:
+            content: dict[str, Any] = json.loads((self.hidden / name).read_text(encoding="utf-8"))
+        except (OSError, ValueError):  # not there, or damaged: as good as not there
+            return None
+        return content
+
+    def _write(self, name: str, content: Mapping[str, Any]) -> None:
+        with whole_file(self.hidden / name) as draft:
+            draft.write_text(strict_json(content), encoding="utf-8")
+
+
+def _files(path: Path) -> set[str]:
+    """Names of the files in a folder; of a file, or of a link, the empty one."""
+    if path.is_symlink() or path.is_file():
+        return {""}
+    return {found.relative_to(path).as_posix() for found in path.rglob("*") if found.is_symlink() or found.is_file()}
+
+
+def _has_ended(owner: Mapping[str, Any] | None) -> bool:
+    """Whether a process is gone, where that can be seen."""
+    if owner is None or owner["host"] != socket.gethostname():
+        return False
+    try:
+        process = psutil.Process(owner["pid"])
+        return bool(abs(process.create_time() - owner["started"]) > 1 or process.status() == psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return True
+
+
+def _described(owner: Mapping[str, Any] | None) -> str:
+    if owner is None:
+        return "another process"
+    since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(owner["since"]))
+    return f"process {owner['pid']} on {owner['host']} since {since}"

@@ -1,4 +1,4 @@
-"""Loading what others wrote: no code runs and no weight is drawn unless one asks for it, and fields are what they say."""
+"""Loading what others wrote: no code runs and no weight is drawn unless asked for, and fields are what they say."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class TestCodeOfABackbone:
 
     @pytest.mark.parametrize("pretrained", [True, False])
     def test_it_does_not_run_and_nobody_is_asked(self, folder, marker, pretrained):
-        with pytest.raises(ValueError, match="could not be loaded.*trust_remote_code=True"):
+        with pytest.raises(ValueError, match=r"could not be loaded.*trust_remote_code=True"):
             MLCLModel.from_backbone(folder, ["a", "b"], pretrained=pretrained)
         with pytest.raises(ValueError, match="trust_remote_code"):
             inputs._from_backbone(str(folder), ["a"], ExperimentArguments())
@@ -105,9 +105,9 @@ class TestCodeOfABackbone:
             words.save_pretrained(where)
         marker.unlink()
         self.forget()
-        with pytest.raises(ValueError, match="model type 'new-kind'.*trust_remote_code=True"):
+        with pytest.raises(ValueError, match=r"model type 'new-kind'.*trust_remote_code=True"):
             MLCLModel.from_pretrained(tmp_path / "encoder")
-        with pytest.raises(ValueError, match="needs Python code.*--trust-remote-code"):
+        with pytest.raises(ValueError, match=r"needs Python code.*--trust-remote-code"):
             Predictor(tmp_path / "classifier")
         assert not marker.exists()
         again = Encoder.from_pretrained(tmp_path / "encoder", trust_remote_code=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import itertools
+import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -15,7 +16,7 @@ import typer
 
 from hf_mlcl.cli.libraries import quiet_libraries
 from hf_mlcl.cli.output import print_table, say
-from hf_mlcl.files import strict_json, whole_file
+from hf_mlcl.files import whole_file
 
 if TYPE_CHECKING:
     from hf_mlcl.experiments.prediction import BrokenRow, Predictor
@@ -190,8 +191,9 @@ def _found(predictor: Predictor, rows: Iterable[Any], scores: bool) -> Iterator[
     for batch in predictor.predictions(rows):
         found: list[Found] = []
         for one in batch:
+            shown = str(one.row).encode(errors="replace").decode()  # an argument may hold bytes that are no text
             if one.probabilities is None:
-                found.append({"input": str(one.row), "labels": [], "error": one.error})
+                found.append({"input": shown, "labels": [], "error": one.error})
                 continue
             probabilities, decided = one.probabilities, predictor.decide(one.probabilities[None])[0]
             labels = [
@@ -199,7 +201,7 @@ def _found(predictor: Predictor, rows: Iterable[Any], scores: bool) -> Iterator[
                 for i in np.argsort(-probabilities)
                 if scores or decided[i]
             ]
-            found.append({"input": str(one.row), "labels": labels, "decided": decided, "probabilities": probabilities})
+            found.append({"input": shown, "labels": labels, "decided": decided, "probabilities": probabilities})
         yield found
 
 
@@ -225,7 +227,7 @@ def _as_json(file: TextIO) -> Iterator[Write]:
         nonlocal separator
         for one in batch:
             shown = {name: one[name] for name in ("input", "labels", "error") if name in one}
-            file.write(f"{separator}\n{strict_json(shown)}")
+            file.write(f"{separator}\n{json.dumps(shown, ensure_ascii=False)}")
             separator = ","
 
     yield write

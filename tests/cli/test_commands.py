@@ -280,7 +280,7 @@ def test_predictions_are_written_as_csv_with_a_column_a_label(hf_mlcl, trained, 
         rows = list(csv.DictReader(file))
     predictor = Predictor(trained)
     assert len(rows) == 150
-    assert list(rows[0]) == ["input", "labels", *predictor.label_names]
+    assert list(rows[0]) == ["input", "labels", *predictor.label_names, "error"]
     probabilities = predictor.probabilities([row["input"] for row in rows[:5]])
     for row, expected in zip(rows, probabilities, strict=False):
         assert [float(row[name]) for name in predictor.label_names] == pytest.approx(expected.tolist(), abs=1e-5)

@@ -381,3 +381,35 @@ def test_the_code_on_every_kind_of_card_runs_as_it_stands(text, image, server, t
     code = "\n".join(f"exec({block!r}, {{}})" for block in blocks)
     printed = run(code, cwd=tmp_path, **server.environment(tmp_path / "other cache")).stdout
     assert all(word in printed for word in WORDS)
+
+
+HTML = "<img src=x onerror=alert(1)> & <script>x</script> **bold** [link](http://a.b) ![i](j) `code` | $x$ ~~y~~ _z_"
+
+
+def rendered(folder):
+    """The page of a card, without its metadata, as a browser gets it: its elements and its text."""
+    from markdown_it import MarkdownIt
+
+    page = (folder / "README.md").read_text().split("---\n", 2)[2]
+    return MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"]).render(page)
+
+
+def test_names_of_files_labels_and_corpora_do_not_become_markup(tmp_path):
+    import html
+
+    model = MLCLModel.from_features(4, [f"label {HTML}", "plain_name"])
+    model.save_pretrained(tmp_path)
+
+    def page(name):
+        report = report_of_model(model)
+        report.data = DataFacts(name, rows=10, label_counts=np.array([3, 4]))
+        report.hyperparameters = {"backbone": name}
+        report.hardware = report.backbone = name
+        write_model_card(tmp_path, report, name=name)
+        return rendered(tmp_path)
+
+    tags = {name: re.findall(r"<[a-z/][^>]*>", page(name)) for name in ("harmless", HTML, "# a", "- b", "1. c")}
+    assert all(found == tags["harmless"] for found in tags.values())
+    shown = html.unescape(re.sub(r"<[a-z/][^>]*>", "", page(HTML)))
+    assert shown.count(HTML) == 7  # title, summary twice, label, data, hyperparameter, hardware
+    assert "plain_name" in (tmp_path / "README.md").read_text()

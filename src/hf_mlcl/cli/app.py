@@ -75,6 +75,9 @@ app = typer.Typer(
 )
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+TrustRemoteCode = Annotated[
+    bool, typer.Option("--trust-remote-code", help="Run Python files that come with the model; none run otherwise.")
+]
 
 
 @app.callback(invoke_without_command=True)
@@ -226,6 +229,7 @@ def evaluate(
     ] = None,
     max_samples: Annotated[int | None, typer.Option(help="Rows to keep, drawn with a fixed seed.")] = None,
     per_label: Annotated[bool, typer.Option(help="Show every label.")] = False,
+    trust_remote_code: TrustRemoteCode = False,
     as_json: AsJson = False,
 ) -> None:
     """Score a trained classifier on labelled data.
@@ -240,7 +244,7 @@ def evaluate(
         "label_columns": None if label_columns is None else [name.strip() for name in label_columns.split(",")],
         "label_delimiter": label_delimiter,
     }
-    run(data, model, split, data_dir, size, columns, max_samples, per_label, as_json)
+    run(data, model, split, data_dir, size, columns, max_samples, per_label, as_json, trust_remote_code)
 
 
 @app.command(rich_help_panel="Your data")
@@ -257,16 +261,23 @@ def predict(
     text_column: Annotated[str | None, typer.Option(help="Column with texts or image paths, if not found.")] = None,
     threshold: Annotated[float | None, typer.Option(help="Instead of the thresholds saved with the model.")] = None,
     scores: Annotated[bool, typer.Option("--scores", help="Show the probability of every label.")] = False,
-    output: Annotated[str | None, typer.Option(help="Write a CSV file: input, labels, one column a label.")] = None,
+    output: Annotated[
+        str | None,
+        typer.Option(help="Write a CSV file: input, labels, one column per label, error; with --json a JSON file."),
+    ] = None,
+    trust_remote_code: TrustRemoteCode = False,
     as_json: AsJson = False,
 ) -> None:
     """Predict the labels of texts or images.
 
     `hf-mlcl predict "some text"` uses the classifier that was trained last; it says which.
+
+    Rows are predicted as they are read, so that any number of them takes the same memory. A row that cannot be
+    predicted stops no other: its line of the output says why, and the exit code is 1.
     """
     from hf_mlcl.cli.predict import run
 
-    run(inputs, model, text_column, threshold, scores, output, as_json)
+    run(inputs, model, text_column, threshold, scores, output, as_json, trust_remote_code)
 
 
 @app.command(rich_help_panel="Share")

@@ -27,6 +27,7 @@ def run(
     max_samples: int | None,
     per_label: bool,
     as_json: bool,
+    trust_remote_code: bool = False,
 ) -> None:
     """Score a classifier and print the metrics.
 
@@ -40,6 +41,7 @@ def run(
         max_samples: Rows to keep.
         per_label: Whether to show every label.
         as_json: For programs.
+        trust_remote_code: Whether to run Python files that come with the model.
     """
     from hf_mlcl.data import encode_labels, list_corpora
     from hf_mlcl.experiments.inputs import sample_rows
@@ -59,7 +61,7 @@ def run(
         raise typer.BadParameter(f"--size is for the corpora of `hf-mlcl corpora`, and {data!r} is none of them.")
     else:
         split, chosen = _own_rows(data, split, columns, classifier)
-    predictor = Predictor(classifier)
+    predictor = Predictor(classifier, trust_remote_code=trust_remote_code)
     inputs: list[Any] = []
     named: list[list[str]] = []
     for rows in chosen:
@@ -154,4 +156,15 @@ def _settings_of_training(model: str) -> dict[str, Any]:
     from hf_mlcl.experiments.running import METRICS_FILE, ExperimentResult
 
     folder = Path(classifier_folder(model)).parent
-    return ExperimentResult.load(folder).settings if (folder / METRICS_FILE).is_file() else {}
+    if not (folder / METRICS_FILE).is_file():
+        return {}
+    try:
+        settings = ExperimentResult.load(folder).settings
+        if not isinstance(settings, dict):
+            raise TypeError(f"its settings are {settings!r}")
+        return settings
+    except Exception as error:  # of JSON or of what it holds: the file is not what training has written
+        raise ValueError(
+            f"{folder / METRICS_FILE}, which says what the classifier was trained on, cannot be read "
+            f"({type(error).__name__}: {' '.join(str(error).split())}). Restore it, or move it away to score every row."
+        ) from error

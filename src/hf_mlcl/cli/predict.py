@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 import csv
+import itertools
+import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
+import typer
 
 from hf_mlcl.cli.libraries import quiet_libraries
-from hf_mlcl.cli.output import print_json, print_table, say
+from hf_mlcl.cli.output import print_table, say
 from hf_mlcl.files import whole_file
+
+if TYPE_CHECKING:
+    from hf_mlcl.experiments.prediction import BrokenRow, Predictor
 
 LONGEST = 60
 """Characters of a text that a table shows."""
+
+TOLD = 5
+"""Rows that failed of which stderr tells the reason; the output has it for all."""
+
+Found = dict[str, Any]
+"""Of one row: ``input``, ``labels`` with their scores, ``decided`` and ``probabilities``, or ``error``."""
+Write = Callable[[list[Found]], None]
 
 
 def run(
@@ -26,8 +40,9 @@ def run(
     scores: bool,
     output: str | None,
     as_json: bool,
+    trust_remote_code: bool = False,
 ) -> None:
-    """Predict, and print or write what was found.
+    """Predict, and print or write what was found, a batch at a time.
 
     Args:
         inputs: Texts, files and folders.
@@ -35,44 +50,47 @@ def run(
         text_column: Of tables among the files.
         threshold: Instead of the saved ones.
         scores: Whether to show every label's probability.
-        output: A CSV file to write.
+        output: A file to write: CSV, or JSON with `as_json`.
         as_json: For programs.
+        trust_remote_code: Whether to run Python files that come with the model.
     """
     from hf_mlcl.experiments.prediction import Predictor
 
+    if threshold is not None and not 0 <= threshold <= 1:
+        raise ValueError(f"--threshold must be between 0 and 1; got {threshold}.")
     quiet_libraries()
-    predictor = Predictor(chosen_model(model))
-    rows = [row for one in inputs for row in expand(one, predictor.kind, text_column)]
-    if not rows:
-        raise ValueError(f"There is nothing to predict in {', '.join(inputs)}.")
+    predictor = Predictor(chosen_model(model), trust_remote_code=trust_remote_code)
     if threshold is not None:
-        if not 0 <= threshold <= 1:
-            raise ValueError(f"--threshold must be between 0 and 1; got {threshold}.")
         predictor.thresholds = [threshold] * len(predictor.label_names)
-    probabilities = predictor.probabilities(rows)
-    decisions = predictor.decide(probabilities)
-    found: list[dict[str, Any]] = [
-        {
-            "input": str(row),
-            "labels": [
-                {"label": predictor.label_names[i], "score": round(float(probability[i]), 4)}
-                for i in np.argsort(-probability)
-                if scores or decision[i]
-            ],
-        }
-        for row, probability, decision in zip(rows, probabilities, decisions, strict=True)
-    ]
+    # Every argument is looked at before anything is predicted; what is in the files is read as it is needed.
+    sources = [expand(one, predictor.kind, text_column) for one in inputs]
+    batches = _found(predictor, itertools.chain.from_iterable(sources), scores)
+    first = next(batches, None)
+    if first is None:
+        raise ValueError(f"There is nothing to predict in {', '.join(inputs)}.")
+    second = next(batches, None)
+    following = itertools.chain([first], [] if second is None else [second], batches)
+    count = failed = 0
+    with ExitStack() as open_files:
+        file: TextIO = sys.stdout
+        if output is not None:
+            draft = open_files.enter_context(whole_file(output))
+            file = open_files.enter_context(draft.open("w", newline="", encoding="utf-8"))
+        write: Write = open_files.enter_context(_writer(predictor, file, output, as_json, is_long=second is not None))
+        for batch in following:
+            write(batch)
+            file.flush()
+            for one in batch:
+                count += 1
+                if "error" in one:
+                    failed += 1
+                    if failed <= TOLD:
+                        say(f"hf-mlcl: row {count} has no prediction: {one['error']}")
     if output is not None:
-        _write_csv(output, found, predictor.label_names, probabilities, decisions)
-        say(f"{len(rows)} predictions are in {output}")
-    elif as_json:
-        print_json(found)
-    else:
-        cells = [
-            [_short(one["input"]), ", ".join(f"{hit['label']} {hit['score']:.2f}" for hit in one["labels"]) or "(none)"]
-            for one in found
-        ]
-        print_table([predictor.kind, "labels"], cells)
+        say(f"{count - failed} predictions are in {output}")
+    if failed:
+        say(f"hf-mlcl: {failed} of {count} rows have no prediction; the output says which and why.")
+        raise typer.Exit(1)
 
 
 def chosen_model(model: str | None) -> str:
@@ -90,8 +108,11 @@ def chosen_model(model: str | None) -> str:
     return str(newest)
 
 
-def expand(given: str, kind: str, text_column: str | None = None) -> list[str]:
-    """The texts or paths of images that an argument stands for.
+# Reading --------------------------------------------------------------------------------------------------------------
+
+
+def expand(given: str, kind: str, text_column: str | None = None) -> Iterable[str | BrokenRow]:
+    """The texts or paths of images that an argument stands for; files are read while one goes through them.
 
     Args:
         given: A text, a file, a folder, or - for standard input.
@@ -99,32 +120,32 @@ def expand(given: str, kind: str, text_column: str | None = None) -> list[str]:
         text_column: Of a table.
 
     Examples:
-        >>> expand("an ordinary text", "text")
+        >>> list(expand("an ordinary text", "text"))
         ['an ordinary text']
     """
-    from hf_mlcl.data.own import IMAGE_ENDINGS, READERS
+    from hf_mlcl.data.own import IMAGE_ENDINGS, READERS, content_of
 
     if not given.strip():
         raise ValueError("An empty text has no labels: give a text, a file, a folder, or - for standard input.")
     if given == "-":
-        return [line.rstrip("\n") for line in sys.stdin if line.strip()]
+        return _lines("standard input", sys.stdin.buffer)
     path = Path(given)
     endings = IMAGE_ENDINGS if kind == "image" else (".txt",)
     try:
         is_folder, is_file = path.is_dir(), path.is_file()
-    except OSError:  # a text may be too long for a name
+    except (OSError, ValueError):  # a text may be too long for a name, or hold what no name may
         is_folder = is_file = False
     if is_folder:
-        files = sorted(file for file in path.rglob("*") if file.suffix.lower() in endings)
-        return [row for file in files for row in expand(str(file), kind)]
+        files = sorted(file for file in path.rglob("*") if file.suffix.lower() in endings and file.is_file())
+        return itertools.chain.from_iterable(expand(str(file), kind) for file in files)
     if is_file:
         if any(ending.lower() in READERS for ending in path.suffixes):
-            return _column(path, kind, text_column)
+            return _cells(given, content_of(path, kind, text_column))
         if kind == "image":
             return [given]
         if path.suffix.lower() in IMAGE_ENDINGS:
             raise ValueError(f"This classifier takes texts; {given} is an image.")
-        return [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+        return _lines_of_file(path)
     if kind == "image":
         raise ValueError(f"{given!r} is not a file or a folder, but this classifier takes images.")
     if path.suffix.lower() in (*READERS, *IMAGE_ENDINGS, ".txt"):
@@ -132,24 +153,126 @@ def expand(given: str, kind: str, text_column: str | None = None) -> list[str]:
     return [given]
 
 
-def _column(path: Path, kind: str, column: str | None) -> list[str]:
-    from hf_mlcl.data.own import content_of
+def _lines_of_file(path: Path) -> Iterator[str | BrokenRow]:
+    with path.open("rb") as file:
+        yield from _lines(str(path), file)
 
-    return content_of(path, kind, column)
+
+def _lines(source: str, file: Iterable[bytes]) -> Iterator[str | BrokenRow]:
+    r"""A text per line. Lines end with \n alone: what else Python would split at occurs within texts."""
+    from hf_mlcl.experiments.prediction import BrokenRow
+
+    for number, line in enumerate(file, 1):
+        try:
+            text = line.decode("utf-8-sig" if number == 1 else "utf-8").removesuffix("\n").removesuffix("\r")
+        except UnicodeDecodeError as error:
+            shown = line.decode("utf-8", errors="replace").rstrip("\r\n")
+            reason = (
+                f"line {number} of {source} is not UTF-8 (byte 0x{line[error.start]:02x}). Convert it first: "
+                f"iconv -f LATIN1 -t UTF-8"
+            )
+            yield BrokenRow(shown, reason)
+            continue
+        yield text if text.strip() else BrokenRow(text, f"line {number} of {source} is empty")
+
+
+def _cells(source: str, rows: Iterable[str]) -> Iterator[str | BrokenRow]:
+    from hf_mlcl.experiments.prediction import BrokenRow
+
+    for number, row in enumerate(rows, 1):
+        yield row if row.strip() else BrokenRow(row, f"row {number} of {source} is empty")
+
+
+# Predicting -----------------------------------------------------------------------------------------------------------
+
+
+def _found(predictor: Predictor, rows: Iterable[Any], scores: bool) -> Iterator[list[Found]]:
+    """What is found for each row, a batch at a time."""
+    for batch in predictor.predictions(rows):
+        found: list[Found] = []
+        for one in batch:
+            shown = str(one.row).encode(errors="replace").decode()  # an argument may hold bytes that are no text
+            if one.probabilities is None:
+                found.append({"input": shown, "labels": [], "error": one.error})
+                continue
+            probabilities, decided = one.probabilities, predictor.decide(one.probabilities[None])[0]
+            labels = [
+                {"label": predictor.label_names[i], "score": round(float(probabilities[i]), 4)}
+                for i in np.argsort(-probabilities)
+                if scores or decided[i]
+            ]
+            found.append({"input": shown, "labels": labels, "decided": decided, "probabilities": probabilities})
+        yield found
+
+
+# Writing --------------------------------------------------------------------------------------------------------------
+
+
+def _writer(
+    predictor: Predictor, file: TextIO, output: str | None, as_json: bool, is_long: bool
+) -> AbstractContextManager[Write]:
+    if as_json:
+        return _as_json(file)
+    if output is not None:
+        return _as_csv(file, predictor.label_names)
+    return _as_lines(predictor.kind, is_long)
+
+
+@contextmanager
+def _as_json(file: TextIO) -> Iterator[Write]:
+    """One array; it is closed once every row has been written, so that a program cannot take a part for the whole."""
+    separator = "["
+
+    def write(batch: list[Found]) -> None:
+        nonlocal separator
+        for one in batch:
+            shown = {name: one[name] for name in ("input", "labels", "error") if name in one}
+            file.write(f"{separator}\n{json.dumps(shown, ensure_ascii=False)}")
+            separator = ","
+
+    yield write
+    file.write("\n]\n")
+
+
+@contextmanager
+def _as_csv(file: TextIO, names: Sequence[str]) -> Iterator[Write]:
+    writer = csv.writer(file)
+    writer.writerow(["input", "labels", *names, "error"])
+
+    def write(batch: list[Found]) -> None:
+        for one in batch:
+            if "error" in one:
+                writer.writerow([one["input"], "", *[""] * len(names), one["error"]])
+                continue
+            labels = "|".join(name for name, is_chosen in zip(names, one["decided"], strict=True) if is_chosen)
+            writer.writerow([one["input"], labels, *(f"{value:.6f}" for value in one["probabilities"]), ""])
+
+    yield write
+
+
+@contextmanager
+def _as_lines(kind: str, is_long: bool) -> Iterator[Write]:
+    """A table of the rows of one batch; more of them as lines of a fixed width, since nobody waits for the last."""
+
+    def write(batch: list[Found]) -> None:
+        cells = [[_short(one["input"]), _labels(one)] for one in batch]
+        if not is_long:
+            print_table([kind, "labels"], cells)
+            return
+        for text, labels in cells:
+            print(f"{text:<{LONGEST}}  {labels}")
+
+    if is_long:
+        print(f"{kind:<{LONGEST}}  labels")
+    yield write
+
+
+def _labels(one: Found) -> str:
+    if "error" in one:
+        return f"(failed: {one['error']})"
+    return ", ".join(f"{hit['label']} {hit['score']:.2f}" for hit in one["labels"]) or "(none)"
 
 
 def _short(text: str) -> str:
     flat = " ".join(text.split())
     return flat if len(flat) <= LONGEST else flat[: LONGEST - 1] + "…"
-
-
-def _write_csv(
-    output: str, found: Sequence[dict[str, Any]], names: Sequence[str], probabilities: Any, decisions: Any
-) -> None:
-    """Write the whole file or none of it."""
-    with whole_file(output) as draft, draft.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(["input", "labels", *names])
-        for one, row, decided in zip(found, probabilities, decisions, strict=True):
-            labels = "|".join(name for name, is_chosen in zip(names, decided, strict=True) if is_chosen)
-            writer.writerow([one["input"], labels, *(f"{value:.6f}" for value in row)])

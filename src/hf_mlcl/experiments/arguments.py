@@ -19,6 +19,8 @@ class ExperimentArguments:
             learns from nothing. RoBERTa-base or ResNet-50 if not set.
         backbone_weights: A safetensors file with the weights of a timm architecture.
         pretrained: Whether to load the backbone's weights; without, it starts at random.
+        trust_remote_code: Whether to run Python files that come with the backbone; without, none run and nobody is
+            asked.
         pooling: ``"first"`` token or ``"mean"`` of a text's tokens.
         data_dir: Folder with the official files of the corpus.
         size: ``"full"``, or ``"small"`` for the study's version with little training data.
@@ -62,6 +64,9 @@ class ExperimentArguments:
         default=None, metadata={"help": "A safetensors file with the weights of a timm architecture."}
     )
     pretrained: bool = field(default=True, metadata={"help": "Load the backbone's weights."})
+    trust_remote_code: bool = field(
+        default=False, metadata={"help": "Run Python files that come with the backbone; nobody is asked otherwise."}
+    )
     pooling: Literal["first", "mean"] = field(default="first", metadata={"help": "How tokens become one vector."})
     data_dir: str | None = field(default=None, metadata={"help": "Folder with the official files of the corpus."})
     size: Literal["full", "small"] = field(default="full", metadata={"help": "small: little training data."})

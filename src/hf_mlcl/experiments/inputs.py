@@ -27,6 +27,7 @@ from hf_mlcl.data import (
 )
 from hf_mlcl.data.download import hub_is_reachable
 from hf_mlcl.experiments.arguments import SMALL_BACKBONE, ExperimentArguments
+from hf_mlcl.models.loading import load, problem
 from hf_mlcl.training import ContrastiveTrainingArguments
 
 DEFAULT_BACKBONES = {"text": "roberta-base", "image": "timm/resnet50.a1_in1k"}
@@ -107,7 +108,7 @@ def _text_inputs(data: DatasetDict, label_names: list[str], experiment: Experime
         model = _small_text_encoder(len(tokenizer), label_names, experiment.max_length)
     else:
         model = _from_backbone(name, label_names, experiment, pooling=experiment.pooling)
-        tokenizer = _tokenizer(name)
+        tokenizer = _tokenizer(name, experiment.trust_remote_code)
     if experiment.clean_text:
         tokenizer = with_cleaning(tokenizer)
     tokenizer.model_max_length = experiment.max_length  # a pipeline with truncation=True then cuts as training did
@@ -154,16 +155,22 @@ def _from_backbone(name: str, label_names: list[str], experiment: ExperimentArgu
         settings["weights"] = experiment.backbone_weights
     try:
         with without_vain_attempts(name):
-            return MLCLModel.from_backbone(name, label_names, pretrained=experiment.pretrained, **settings)
+            return MLCLModel.from_backbone(
+                name,
+                label_names,
+                pretrained=experiment.pretrained,
+                trust_remote_code=experiment.trust_remote_code,
+                **settings,
+            )
     except (OSError, ValueError) as error:
         raise ValueError(_no_backbone(name, error)) from error
 
 
-def _tokenizer(name: str) -> Any:
+def _tokenizer(name: str, trust_remote_code: bool) -> Any:
     try:
         with without_vain_attempts(name):
-            return AutoTokenizer.from_pretrained(name)
-    except (OSError, ValueError) as error:
+            return load(AutoTokenizer, name, trust_remote_code=trust_remote_code)
+    except Exception as error:  # whatever is wrong with its files
         raise ValueError(_no_backbone(name, error)) from error
 
 
@@ -180,7 +187,7 @@ def without_vain_attempts(name: str) -> Iterator[None]:
 
 def _no_backbone(name: str, error: Exception) -> str:
     return (
-        f"The backbone {name!r} cannot be had: {' '.join(str(error.__cause__ or error).split())}\n"
+        f"The backbone {name!r} cannot be had: {problem(error.__cause__ or error)}\n"
         f"Give --backbone a local folder with its weights and tokenizer, the name of a model on the Hub while you are "
         f"online, a timm architecture (with --backbone_weights FILE, or --pretrained False for random weights), or "
         f"{SMALL_BACKBONE!r}: a small encoder that learns from nothing and needs no download."

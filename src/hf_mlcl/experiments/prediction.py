@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,32 @@ SINGLE_LABEL = "single_label"
 """Entry of a classifier's configuration: its probabilities are sigmoids, but a row has one label, the most probable."""
 
 
+class BrokenRow(NamedTuple):
+    """A row that could not be read; it takes its place among the others.
+
+    Attributes:
+        shown: What stands for it in the output.
+        reason: Why, and how to fix it.
+    """
+
+    shown: str
+    reason: str
+
+
+class Prediction(NamedTuple):
+    """What a classifier says of one row.
+
+    Attributes:
+        row: The row as it came.
+        probabilities: Of every label; None where there is an error.
+        error: Why there are none.
+    """
+
+    row: Any
+    probabilities: npt.NDArray[np.float32] | None
+    error: str | None = None
+
+
 class Predictor:
     """A saved classifier, ready to predict.
 
@@ -22,6 +49,7 @@ class Predictor:
         model: A folder with a classifier, the output folder of an experiment, or a model on the Hub.
         batch_size: Texts or images at a time.
         device: Such as ``"cpu"`` or ``"cuda:0"``; the best there is if not given.
+        trust_remote_code: Whether to run Python files that come with the model.
 
     Attributes:
         label_names: The labels, in the order of their ids.
@@ -30,47 +58,100 @@ class Predictor:
         single_label: Whether a row has exactly one label: the most probable one.
     """
 
-    def __init__(self, model: str | os.PathLike[str], batch_size: int = 32, device: str | None = None) -> None:
-        from transformers import AutoConfig, pipeline
-
-        import hf_mlcl.models  # noqa: F401  # makes the Auto classes know our classifiers
+    def __init__(
+        self,
+        model: str | os.PathLike[str],
+        batch_size: int = 32,
+        device: str | None = None,
+        trust_remote_code: bool = False,
+    ) -> None:
         from hf_mlcl.data.download import hub_is_reachable
+        from hf_mlcl.models.loading import problem
 
         self.model = str(classifier_folder(model))
+        self.batch_size = batch_size
         try:
             if not Path(self.model).is_dir() and not hub_is_reachable():
                 raise ValueError("it is no folder here, and the Hub cannot be reached")
-            config = AutoConfig.from_pretrained(self.model)
-            architecture = (config.architectures or ["unknown"])[0]
-            if not architecture.endswith(("ForSequenceClassification", "ForImageClassification")):
-                raise ValueError(f"it holds a {architecture}, which does not classify")
-            self.kind = "image" if architecture.endswith("ForImageClassification") else "text"
-            self._pipeline: Any = pipeline(
-                f"{self.kind}-classification", model=self.model, batch_size=batch_size, device=device
-            )
-        except (OSError, ValueError) as error:
+            self._load(device, trust_remote_code)
+        except Exception as error:  # a folder that somebody else wrote can break the libraries anywhere
             raise ValueError(
-                f"{str(model)!r} is not a classifier that can be loaded: {error}. Give the output folder of a "
+                f"{str(model)!r} is not a classifier that can be loaded: {problem(error)}. Give the output folder of a "
                 f"training, its {CLASSIFIER_FOLDER}/, or a classifier on the Hub."
             ) from error
-        self.label_names: list[str] = [config.id2label[number] for number in range(config.num_labels)]
+
+    def _load(self, device: str | None, trust_remote_code: bool) -> None:
+        import torch
+        from safetensors import SafetensorError
+        from transformers import (
+            AutoConfig,
+            AutoImageProcessor,
+            AutoModelForImageClassification,
+            AutoModelForSequenceClassification,
+            AutoTokenizer,
+        )
+
+        from hf_mlcl.models import MLCLConfig
+        from hf_mlcl.models.loading import check_finite, check_weights, load, trust_backbone, unreadable_weights
+
+        if trust_remote_code:
+            trust_backbone(self.model)
+        config = load(AutoConfig, self.model, trust_remote_code=trust_remote_code)
+        architecture = str((config.architectures or ["unknown"])[0])
+        if not architecture.endswith(("ForSequenceClassification", "ForImageClassification")):
+            raise ValueError(f"it holds a {architecture}, which does not classify")
+        self.kind = "image" if architecture.endswith("ForImageClassification") else "text"
+        self.label_names: list[str] = [str(config.id2label[number]) for number in range(config.num_labels)]
         self.thresholds: list[float] = getattr(config, "thresholds", None) or [0.5] * config.num_labels
+        if len(self.thresholds) != config.num_labels:  # of a model that is not ours, and checks nothing
+            raise ValueError(f"its config.json has {len(self.thresholds)} thresholds for {config.num_labels} labels")
         self.single_label = config.problem_type == "single_label_classification" or getattr(config, SINGLE_LABEL, False)
+        images = self.kind == "image"
+        kind = AutoModelForImageClassification if images else AutoModelForSequenceClassification
+        try:
+            found, weights = load(
+                kind, self.model, trust_remote_code=trust_remote_code, config=config, output_loading_info=True
+            )
+        except SafetensorError as error:
+            raise unreadable_weights(self.model, error) from error
+        check_weights(self.model, weights, foreign=not isinstance(config, MLCLConfig))
+        check_finite(self.model, found)
+        self._processor = load(
+            AutoImageProcessor if images else AutoTokenizer, self.model, trust_remote_code=trust_remote_code
+        )
+        if not images and self._processor.pad_token is None:
+            self.batch_size = 1  # nothing to fill shorter texts with
+        best = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else "cpu"
+        self._classifier: Any = found.to(best if device is None else device).eval()
+
+    def predictions(self, rows: Iterable[Any]) -> Iterator[list[Prediction]]:
+        """Predict rows as they come, a batch at a time: nothing is kept, and a row that fails stops no other.
+
+        Args:
+            rows: Texts; or images, as PIL images or paths. A `BrokenRow` is passed on with its reason.
+        """
+        rest = iter(rows)
+        while batch := list(itertools.islice(rest, self.batch_size)):
+            good = [row for row in batch if not isinstance(row, BrokenRow)]
+            found = iter(self._predict(good) if good else [])
+            yield [
+                Prediction(row.shown, None, row.reason) if isinstance(row, BrokenRow) else next(found) for row in batch
+            ]
 
     def probabilities(self, rows: Sequence[Any]) -> npt.NDArray[np.float32]:
         """The probability of every label (rows, labels).
 
         Args:
             rows: Texts; or images, as PIL images or paths.
+
+        Raises:
+            ValueError: If one of the rows cannot be predicted. It says which.
         """
-        options: dict[str, Any] = {"top_k": None, "truncation": True}
-        if self.kind == "image":
-            options = {"top_k": len(self.label_names)}
-        number = {name: index for index, name in enumerate(self.label_names)}
         result = np.zeros((len(rows), len(self.label_names)), dtype=np.float32)
-        for row, found in enumerate(self._pipeline(list(rows), **options) if len(rows) else ()):
-            for one in found:
-                result[row, number[one["label"]]] = one["score"]
+        for number, found in enumerate(itertools.chain.from_iterable(self.predictions(rows))):
+            if found.probabilities is None:
+                raise ValueError(f"Row {number + 1} cannot be predicted: {found.error}.")
+            result[number] = found.probabilities
         return result
 
     def decide(self, probabilities: npt.NDArray[np.float32]) -> npt.NDArray[np.bool_]:
@@ -78,6 +159,37 @@ class Predictor:
         if self.single_label:
             return np.asarray(np.eye(len(self.label_names), dtype=bool)[probabilities.argmax(axis=1)])
         return np.asarray(probabilities >= np.asarray(self.thresholds, dtype=np.float32))
+
+    def _predict(self, rows: list[Any]) -> list[Prediction]:
+        """Predict rows together, and one by one if that fails, to find out which of them it is."""
+        from hf_mlcl.models.loading import problem
+
+        try:
+            every = self._scores(rows)
+        except Exception as error:  # of a tokenizer, an image's format or the model, depending on the row
+            if len(rows) == 1:
+                return [Prediction(rows[0], None, problem(error))]
+            return [found for row in rows for found in self._predict([row])]
+        return [
+            Prediction(row, scores) if np.isfinite(scores).all() else Prediction(row, None, "its scores are not finite")
+            for row, scores in zip(rows, every, strict=True)
+        ]
+
+    def _scores(self, rows: list[Any]) -> npt.NDArray[np.float32]:
+        import torch
+        from transformers.image_utils import load_image
+
+        from hf_mlcl.models.pipelines import probabilities_of
+
+        if self.kind == "image":
+            inputs = self._processor(images=[load_image(row) for row in rows], return_tensors="pt")
+            inputs = inputs.to(self._classifier.dtype)
+        else:
+            inputs = self._processor(rows, padding=len(rows) > 1, truncation=True, return_tensors="pt")
+        with torch.inference_mode():
+            logits = self._classifier(**inputs.to(self._classifier.device)).logits
+        scores: npt.NDArray[np.float32] = probabilities_of(logits, self._classifier.config).cpu().numpy()
+        return scores
 
 
 def classifier_folder(model: str | os.PathLike[str]) -> Path | str:
@@ -92,6 +204,6 @@ def newest_classifier(folder: str | os.PathLike[str] = "outputs") -> Path | None
     Args:
         folder: Where to look.
     """
-    found = Path(folder).glob(f"**/{CLASSIFIER_FOLDER}/config.json")
+    found = (path for path in Path(folder).glob(f"**/{CLASSIFIER_FOLDER}/config.json") if path.is_file())
     newest = max(found, key=lambda path: path.stat().st_mtime, default=None)
     return None if newest is None else newest.parent

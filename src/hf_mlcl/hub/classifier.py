@@ -164,7 +164,7 @@ def _text_classifier(classifier: Any, weight: Tensor, bias: Tensor) -> Any:
     if thresholds is not None:
         config.thresholds = list(thresholds)  # for whoever wants to decide as the original does
     try:
-        model = AutoModelForSequenceClassification.from_config(config)
+        model = AutoModelForSequenceClassification.from_config(config, trust_remote_code=False)
     except ValueError as error:
         raise ValueError(f"transformers has no classification model for {kind!r}. {ELSEWHERE}") from error
     model.eval().to(weight.device)

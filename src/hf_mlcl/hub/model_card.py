@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 from huggingface_hub import EvalResultEntry, ModelCardData, eval_result_entries_to_yaml
@@ -155,7 +156,7 @@ def _data_name(report: ModelReport) -> str:
 
 
 def _body(root: Path, contents: Contents, report: ModelReport, title: str, model_id: str) -> Iterator[str]:
-    yield f"# {title}"
+    yield f"# {_plain(title)}"
     yield _summary(contents, report)
     yield "## How to use it"
     yield f"```bash\npip install {_packages(contents, report)}\n```"
@@ -173,7 +174,7 @@ def _body(root: Path, contents: Contents, report: ModelReport, title: str, model
     if report.figures:
         yield "## The space"
         for file, (_, caption) in report.figures.items():
-            yield f"![{caption}](figures/{file})\n\n*{caption}*"
+            yield f"![{_plain(caption)}](figures/{file})\n\n*{_plain(caption)}*"
     yield "## Limits\n\n" + "\n".join(f"- {limit}" for limit in _limits(contents, report))
     yield f"## Licence\n\n{_license(report)}"
     yield "## Citation"
@@ -198,24 +199,27 @@ def _summary(contents: Contents, report: ModelReport) -> str:
     if contents.kind == "onnx":
         subject = "An ONNX graph of a model that reads"
     labels = len(report.label_names)
-    backbone = f" Its backbone: {report.backbone}" if report.backbone else ""
-    origin = f", from [{report.base_model}](https://huggingface.co/{report.base_model})." if report.base_model else "."
+    backbone = f" Its backbone: {_plain(report.backbone)}" if report.backbone else ""
+    origin = "."
+    if report.base_model:
+        origin = f", from [{_plain(report.base_model)}](https://huggingface.co/{quote(report.base_model)})."
     alone = "" if contents.kind in ("encoder", "classifier") else "It loads without hf-mlcl."
     return f"{subject} {what} for {labels} labels{trained}{data}.{backbone}{origin if backbone else ''} {alone}".strip()
 
 
 def _data_link(report: ModelReport) -> str:
     assert report.data is not None
+    name = _plain(report.data.name)
     if not report.data.name:
         return "data without a name"
     if report.data.hub_id:
-        return f"[{report.data.name}](https://huggingface.co/datasets/{report.data.hub_id})"
-    return f"[{report.data.name}]({report.data.homepage})" if report.data.homepage else report.data.name
+        return f"[{name}](https://huggingface.co/datasets/{quote(report.data.hub_id)})"
+    return f"[{name}](<{report.data.homepage}>)" if report.data.homepage else name
 
 
 def _scores(report: ModelReport) -> Iterator[str]:
     if report.scores is None:
-        rows = [[METRICS.get(name, name), f"{value:.4f}"] for name, value in report.metrics.items()]
+        rows = [[_plain(METRICS.get(name, name)), f"{value:.4f}"] for name, value in report.metrics.items()]
         yield "The last evaluation while training:"
         yield _table(["", "value"], rows)
         return
@@ -238,7 +242,7 @@ def _scores(report: ModelReport) -> Iterator[str]:
 
 
 def _labels(report: ModelReport) -> str:
-    columns: dict[str, Sequence[Any]] = {"label": [_cell(name) for name in report.label_names]}
+    columns: dict[str, Sequence[Any]] = {"label": [_plain(name) or " " for name in report.label_names]}
     counts = None if report.data is None else report.data.label_counts
     if counts is not None:
         columns["training examples"] = [f"{int(count):,}" for count in counts]
@@ -275,7 +279,8 @@ def _training(report: ModelReport) -> Iterator[str]:
         yield _loss(loss)
     if report.hyperparameters:
         yield _table(
-            ["hyperparameter", "value"], [[name, _cell(str(value))] for name, value in report.hyperparameters.items()]
+            ["hyperparameter", "value"],
+            [[_plain(name), _plain(str(value))] for name, value in report.hyperparameters.items()],
         )
     facts = {
         "Hardware": report.hardware,
@@ -283,7 +288,7 @@ def _training(report: ModelReport) -> Iterator[str]:
         **{what.capitalize(): f"{value:.3g}" for what, value in report.energy.items()},
         "Versions": ", ".join(f"{name} {version}" for name, version in report.versions.items()),
     }
-    rows = [f"- {name}: {value}" for name, value in facts.items() if value]
+    rows = [f"- {_plain(name)}: {_plain(value)}" for name, value in facts.items() if value]
     if rows:
         yield "\n".join(rows)
 
@@ -336,10 +341,17 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
 
 
-def _cell(text: str) -> str:
-    """A label may hold anything; a table's cell may not."""
-    escaped = re.sub(r"([\\|*_`<>\[\]])", r"\\\1", text)
-    return " ".join(escaped.split()) or " "
+def _plain(text: str) -> str:
+    r"""A name as itself: names of files, labels and corpora may hold anything, and none of it is markup.
+
+    An underscore within a word marks nothing and stays, so that names can be read in the file as well.
+
+    Examples:
+        >>> print(_plain("toy_text"), _plain("<b>a|b</b>"))
+        toy_text \<b\>a\|b\</b\>
+    """
+    escaped = re.sub(r"[\\|*`<>\[\]&~$!#]|(?<![^\W_])_|_(?![^\W_])", r"\\\g<0>", " ".join(text.split()))
+    return re.sub(r"^(\d*)([-+.)])(?=\s|$)", r"\1\\\2", escaped)  # what begins a line may make a list of it
 
 
 def _duration(seconds: float) -> str:

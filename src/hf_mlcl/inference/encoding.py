@@ -10,7 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from hf_mlcl.models.loading import check_finite, load, problem
 from hf_mlcl.models.modeling import MLCLModel
+from hf_mlcl.models.sharing import WHERE
 
 Inputs = Any
 """A text or an image (a PIL image, a path or an address), or a sequence of them."""
@@ -50,25 +52,29 @@ class Encoder:
         self.batch_size = batch_size
 
     @classmethod
-    def from_pretrained(cls, name: str | os.PathLike[str], *, batch_size: int = 64, **kwargs: Any) -> Encoder:
+    def from_pretrained(
+        cls, name: str | os.PathLike[str], *, batch_size: int = 64, trust_remote_code: bool = False, **kwargs: Any
+    ) -> Encoder:
         """A trained encoder with its tokenizer or image processor, from a folder or the Hub.
 
         Args:
             name: Folder or Hub id, as the trainer saves and pushes it.
             batch_size: Texts or images at a time.
+            trust_remote_code: Whether to run Python files that come with the model.
             **kwargs: For ``MLCLModel.from_pretrained``.
         """
         from transformers import AutoImageProcessor, AutoTokenizer
 
-        model = MLCLModel.from_pretrained(name, **kwargs)
-        where = {key: kwargs[key] for key in ("revision", "token", "cache_dir", "subfolder") if key in kwargs}
+        model = MLCLModel.from_pretrained(name, trust_remote_code=trust_remote_code, **kwargs)
+        check_finite(name, model)
+        where = {key: kwargs[key] for key in WHERE if key in kwargs}
         kind = AutoImageProcessor if model.main_input_name == "pixel_values" else AutoTokenizer
         try:
-            processor = kind.from_pretrained(name, **where)
-        except (OSError, ValueError) as error:
+            processor = load(kind, name, trust_remote_code=trust_remote_code, **where)
+        except Exception as error:  # whatever is wrong with its files
             raise ValueError(
                 f"{name} has no {'image processor' if kind is AutoImageProcessor else 'tokenizer'}. Save it there with "
-                f"processor.save_pretrained, or pass both: Encoder(model, processor). {error}"
+                f"processor.save_pretrained, or pass both: Encoder(model, processor). {problem(error)}"
             ) from error
         return cls(model, processor, batch_size=batch_size)
 
@@ -89,7 +95,14 @@ class Encoder:
                 batch = self._prepare(rows[start : start + self.batch_size])
                 moved = {name: value.to(self.model.device) for name, value in batch.items()}
                 found.append(getattr(self.model(**moved), what).float().cpu())
-        return torch.cat(found)
+        result = torch.cat(found)
+        broken = (~result.isfinite().all(dim=1)).nonzero().flatten().tolist()
+        if broken:
+            raise ValueError(
+                f"The {what} of {len(broken)} of {len(result)} inputs are not finite, first of input {broken[0]}: "
+                f"the weights are damaged, or the model's dtype ({self.model.dtype}) has too small a range for them."
+            )
+        return result
 
     def _prepare(self, rows: Sequence[Any]) -> dict[str, Tensor]:
         if self.model.main_input_name == "pixel_values":

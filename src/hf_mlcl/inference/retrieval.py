@@ -77,13 +77,19 @@ class ExampleIndex:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> ExampleIndex:
         """Read what `save` has written."""
+        from safetensors import SafetensorError
         from safetensors.torch import load_file
+
+        from hf_mlcl.models.loading import unreadable_weights
 
         if not Path(path).is_file():
             raise ValueError(
                 f"There is no index at {os.fspath(path)}: write one with ExampleIndex(features).save(path)."
             )
-        tensors: dict[str, Tensor] = load_file(path)
+        try:
+            tensors: dict[str, Tensor] = load_file(path)
+        except SafetensorError as error:
+            raise unreadable_weights(path, error) from error
         if "features" not in tensors:
             raise ValueError(f"{os.fspath(path)} is no index: it holds {', '.join(tensors)} and no features.")
         return cls(tensors["features"])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import logging
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,12 +12,16 @@ from typing import Any
 
 import timm
 import torch
+from safetensors import SafetensorError
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel, TimmWrapperConfig
 from transformers.modeling_outputs import BaseModelOutputWithPooling
 from transformers.models.auto.modeling_auto import MODEL_MAPPING
 
 from hf_mlcl.models.configuration import FeatureBackboneConfig, Pooling
+from hf_mlcl.models.loading import load, make_backbone_known, problem, unreadable_weights
+
+logger = logging.getLogger(__name__)
 
 
 class FeatureBackbone(PreTrainedModel):
@@ -58,7 +64,8 @@ AutoModel.register(FeatureBackboneConfig, FeatureBackbone)
 
 def backbone_from_config(config: PreTrainedConfig, **kwargs: Any) -> PreTrainedModel:
     """A backbone with random weights, without the pooling layer that we would not use."""
-    backbone = AutoModel.from_config(config, **_without_pooler(config), **kwargs)
+    # What was trusted is known to the Auto classes by now; nothing else runs.
+    backbone = AutoModel.from_config(config, trust_remote_code=False, **_without_pooler(config), **kwargs)
     if isinstance(config, TimmWrapperConfig) and not any(parameter.is_meta for parameter in backbone.parameters()):
         # transformers draws all weights from one normal distribution; timm knows how its models want to start.
         initial = timm.create_model(config.architecture, num_classes=0, **(config.model_args or {}))
@@ -67,18 +74,29 @@ def backbone_from_config(config: PreTrainedConfig, **kwargs: Any) -> PreTrainedM
 
 
 def load_backbone(
-    name: str, *, pretrained: bool = True, weights: str | Path | None = None, **kwargs: Any
+    name: str | os.PathLike[str] | PreTrainedModel,
+    *,
+    pretrained: bool = True,
+    weights: str | Path | None = None,
+    trust_remote_code: bool = False,
+    **kwargs: Any,
 ) -> PreTrainedModel:
-    """A backbone by name.
+    """A backbone by name, or the one that is given.
 
     Args:
-        name: A Hub id, a local folder, or the name of a timm architecture (``"resnet50"``).
+        name: A Hub id, a local folder, or the name of a timm architecture (``"resnet50"``); or a model of transformers,
+            which is taken as it is.
         pretrained: Whether to load its weights; otherwise it starts at random.
         weights: A safetensors file with the weights of a timm architecture.
+        trust_remote_code: Whether to run code that comes with the backbone.
         **kwargs: For ``from_pretrained`` of the backbone (``revision``, ``attn_implementation``, ``dtype``, ...).
             Without ``dtype`` weights are float32 whatever they are stored in: small updates vanish in half precision,
             and mixed precision (``bf16=True``) casts by itself.
     """
+    if not isinstance(name, str | os.PathLike):
+        further = [*kwargs, *([] if pretrained else ["pretrained"]), *([] if weights is None else ["weights"])]
+        return _given_backbone(name, further)
+    name = os.fspath(name)
     is_folder = Path(name).is_dir()
     if not is_folder and "/" not in name and timm.is_model(name):
         if kwargs:
@@ -89,27 +107,74 @@ def load_backbone(
     kwargs.setdefault("dtype", kwargs.pop("torch_dtype", torch.float32))  # transformers would take the stored one
     try:
         where = {key: kwargs[key] for key in ("revision", "token", "subfolder", "cache_dir") if key in kwargs}
-        config = AutoConfig.from_pretrained(name, **where)
+        config = load(AutoConfig, name, trust_remote_code=trust_remote_code, **where)
         if config.model_type == "mlcl":
             raise ValueError("It is an MLCLModel already: load it with MLCLModel.from_pretrained.")
         if not pretrained:
             settings = {
                 key: kwargs[key] for key in ("attn_implementation", "dtype") if kwargs.get(key, "auto") != "auto"
             }
-            config.name_or_path = ""  # none of its weights are here
-            return backbone_from_config(config, **settings)
-        with _silent_about_pooler(config):
-            backbone = AutoModel.from_pretrained(
-                name, config=config, use_safetensors=True, **_without_pooler(config), **kwargs
-            )
-        if is_folder:  # once the folder is gone, its name would be taken for an id of the Hub
-            backbone.config.name_or_path = ""
+            if trust_remote_code:  # its code is found by its name, which then is forgotten
+                backbone = AutoModel.from_config(config, trust_remote_code=True, **_without_pooler(config), **settings)
+            else:
+                backbone = backbone_from_config(config, **settings)
+            backbone.config.name_or_path = ""  # none of its weights are here
+        else:
+            backbone = _with_weights(name, config, trust_remote_code, kwargs)
+            if is_folder:  # once the folder is gone, its name would be taken for an id of the Hub
+                backbone.config.name_or_path = ""
+        if backbone.is_remote_code():
+            make_backbone_known(backbone)
+        elif hasattr(backbone.config, "auto_map"):
+            del backbone.config.auto_map  # transformers' own code was taken: whoever loads it needs no other
         return backbone
-    except (OSError, ValueError) as error:
+    except Exception as error:  # whatever is wrong with the folder of somebody else
         raise ValueError(
             f"The backbone {name!r} could not be loaded. Expected: a model id of the Hub (online), a local "
-            f"folder with config.json and safetensors weights, or a timm architecture such as 'resnet50'. {error}"
+            f"folder with config.json and safetensors weights, or a timm architecture such as 'resnet50'. "
+            f"{problem(error)}"
         ) from error
+
+
+def _with_weights(
+    name: str, config: PreTrainedConfig, trust_remote_code: bool, kwargs: dict[str, Any]
+) -> PreTrainedModel:
+    try:
+        with _silent_about_pooler(config):
+            backbone, found = load(
+                AutoModel,
+                name,
+                trust_remote_code=trust_remote_code,
+                config=config,
+                use_safetensors=True,
+                output_loading_info=True,
+                **_without_pooler(config),
+                **kwargs,
+            )
+    except SafetensorError as error:
+        raise unreadable_weights(name, error) from error
+    if missing := sorted(found["missing_keys"]):
+        # Checkpoints of other tasks may lack something, and training can make up for it: nobody is stopped.
+        logger.warning("%s has no weights for %s: they start at random.", name, ", ".join(missing))
+    return backbone
+
+
+def _given_backbone(backbone: Any, further: list[str]) -> PreTrainedModel:
+    """A backbone that came as an object."""
+    kind = type(backbone).__name__
+    if not isinstance(backbone, PreTrainedModel):
+        raise ValueError(
+            f"name must be a Hub id, a folder, a timm architecture or a model of transformers (PreTrainedModel); got "
+            f"{kind}. Name a timm model instead of giving it: 'resnet50', with weights=FILE."
+        )
+    if further:
+        raise ValueError(f"A backbone that is given as an object is taken as it is; got {', '.join(further)} as well.")
+    if backbone.config.model_type == "mlcl" or backbone.base_model is not backbone:
+        raise ValueError(
+            f"A {kind} is more than a backbone: it has heads for a task. Give the encoder within it: model.base_model "
+            f"(of an MLCLModel, model.backbone)."
+        )
+    return backbone
 
 
 def represent(outputs: Any, attention_mask: Tensor | None, pooling: Pooling) -> Tensor:
@@ -142,14 +207,14 @@ def _timm_backbone(name: str, pretrained: bool, weights: str | Path | None) -> P
     overlay = {"pretrained_cfg_overlay": {"file": str(weights)}} if weights is not None else {}
     try:
         model = timm.create_model(name, pretrained=pretrained, num_classes=0, **overlay)
-    except (OSError, RuntimeError) as error:
+    except (OSError, RuntimeError, SafetensorError) as error:
         raise ValueError(
             f"The weights of the timm model {name!r} could not be loaded. Give weights= (a safetensors file), "
             f"pretrained=False for random ones, or check the network. {error}"
         ) from error
     # The image processor reads mean, deviation and size from here.
     config = TimmWrapperConfig(architecture=name, pretrained_cfg=model.pretrained_cfg, num_labels=0)
-    backbone = AutoModel.from_config(config)
+    backbone = AutoModel.from_config(config, trust_remote_code=False)
     backbone.timm_model.load_state_dict(model.state_dict())
     return backbone
 
@@ -172,5 +237,7 @@ def _silent_about_pooler(config: PreTrainedConfig) -> Iterator[None]:
 def _without_pooler(config: PreTrainedConfig) -> dict[str, bool]:
     """``add_pooling_layer=False`` where the architecture knows it: a pooler would get no gradient."""
     cls = MODEL_MAPPING.get(type(config), None)
-    parameters = inspect.signature(cls.__init__).parameters if inspect.isclass(cls) else {}
+    # What came with code of its own is taken as it is: before that code has run, nobody knows what it takes.
+    is_known = inspect.isclass(cls) and not cls.__module__.startswith("transformers_modules")
+    parameters = inspect.signature(cls.__init__).parameters if is_known else {}
     return {"add_pooling_layer": False} if "add_pooling_layer" in parameters else {}

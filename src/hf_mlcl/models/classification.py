@@ -85,7 +85,9 @@ class _LinearHeadsClassifier(SharedModel, PreTrainedModel):
                 f"got {tuple(weight.shape)} and {tuple(bias.shape)}."
             )
         model = cls(config)
-        model.backbone.to(encoder.dtype).load_state_dict(encoder.backbone.state_dict())
+        own = model.backbone.to(encoder.dtype).state_dict()
+        weights = encoder.backbone.state_dict()  # with a pooler, perhaps, if the backbone was given as an object
+        model.backbone.load_state_dict({k: v for k, v in weights.items() if k in own or not k.startswith("pooler.")})
         with torch.no_grad():
             model.heads.weight.copy_(weight)
             model.heads.bias.copy_(bias)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from numbers import Integral, Real
+from typing import Any, Literal, get_args
 
 from huggingface_hub.dataclasses import strict
 from transformers import AutoConfig, PreTrainedConfig
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+from hf_mlcl.models.loading import check_timm
 
 Pooling = Literal["first", "mean", "pooled"]
 
@@ -31,6 +35,12 @@ class FeatureBackboneConfig(PreTrainedConfig):
     def hidden_size(self) -> int:
         """Length of the features."""
         return self.feature_dim
+
+    def validate_fields(self) -> None:
+        """Types and ranges; called whenever a configuration is made or saved."""
+        _check_whole(self, feature_dim=1, num_layers=0)
+        if not _is_number(self.dropout) or not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout must be a number from 0 to below 1, but is {self.dropout!r}.")
 
 
 @strict
@@ -74,18 +84,44 @@ class MLCLConfig(PreTrainedConfig):
         if self.backbone_config is None:
             self.backbone_config = AutoConfig.for_model("roberta")
         elif isinstance(self.backbone_config, dict):
-            settings = dict(self.backbone_config)
-            self.backbone_config = AutoConfig.for_model(settings.pop("model_type", "roberta"), **settings)
+            self.backbone_config = _backbone_config(dict(self.backbone_config))
+        if not isinstance(self.backbone_config, PreTrainedConfig):
+            raise ValueError(
+                f"backbone_config must be a configuration or its dictionary, but is {self.backbone_config!r}."
+            )
+        if self.pooling not in get_args(Pooling):
+            raise ValueError(f"pooling must be one of {', '.join(get_args(Pooling))}, but is {self.pooling!r}.")
         if getattr(self.backbone_config, "model_type", None) in ("timm_wrapper", "mlcl_features"):
             self.pooling = "pooled"
         if getattr(self, "problem_type", None) is None:
             self.problem_type = "multi_label_classification"
         super().__post_init__(**kwargs)
 
+    def validate_fields(self) -> None:
+        """Types and ranges; called whenever a configuration is made or saved."""
+        check_timm(self.backbone_config)
+        _check_whole(self, projection_dim=1, num_heads=1)
+        if self.pooling not in get_args(Pooling):
+            raise ValueError(f"pooling must be one of {', '.join(get_args(Pooling))}, but is {self.pooling!r}.")
+        if not isinstance(self.classifier, bool):
+            raise ValueError(f"classifier must be True or False, but is {self.classifier!r}.")
+
+    def validate_labels(self) -> None:
+        """A name for each of the ids from 0 on; called whenever a configuration is made or saved."""
+        names = self.id2label
+        if not names or sorted(names) != list(range(len(names))):
+            raise ValueError(f"id2label must have the ids from 0 on, one per label, but has {list(names or ())[:10]}.")
+        wrong = [repr(name) for name in names.values() if not isinstance(name, str)]
+        if wrong or len(set(names.values())) != len(names):
+            shown = (wrong or ["two labels of one name"])[0]
+            raise ValueError(f"id2label must hold different names of labels, but has {shown}.")
+
     def validate_thresholds(self) -> None:
-        """One threshold a label, each a probability; called whenever a configuration is made or saved."""
+        """One threshold per label, each a probability; called whenever a configuration is made or saved."""
         if self.thresholds is None:
             return
+        if not isinstance(self.thresholds, list | tuple) or not all(map(_is_number, self.thresholds)):
+            raise ValueError(f"thresholds must be a list of numbers, one per label, or None; got {self.thresholds!r}.")
         if len(self.thresholds) != self.num_labels:
             raise ValueError(
                 f"thresholds must have one number for each of the {self.num_labels} labels, but has "
@@ -97,7 +133,29 @@ class MLCLConfig(PreTrainedConfig):
 
     def validate_logit_temperature(self) -> None:
         """A temperature is positive; called whenever a configuration is made or saved."""
-        if not 0 < self.logit_temperature < math.inf:
+        if not _is_number(self.logit_temperature) or not 0 < self.logit_temperature < math.inf:
             raise ValueError(
-                f"logit_temperature must be a positive number, but is {self.logit_temperature}. 1 changes nothing."
+                f"logit_temperature must be a positive number, but is {self.logit_temperature!r}. 1 changes nothing."
             )
+
+
+def _backbone_config(settings: dict[str, Any]) -> PreTrainedConfig:
+    """The configuration that a dictionary stands for."""
+    kind = settings.pop("model_type", "roberta")
+    if not isinstance(kind, str) or kind not in CONFIG_MAPPING:
+        advice = "Install a newer transformers if it is a new one."
+        if "auto_map" in settings:
+            advice = "It comes with code of its own: if you trust it, load the model with trust_remote_code=True."
+        raise ValueError(f"backbone_config names the model type {kind!r}, which transformers does not know. {advice}")
+    return AutoConfig.for_model(kind, **settings)
+
+
+def _check_whole(config: PreTrainedConfig, **least: int) -> None:
+    for name, lowest in least.items():
+        value = getattr(config, name)
+        if not isinstance(value, Integral) or isinstance(value, bool) or value < lowest:
+            raise ValueError(f"{name} must be a whole number of at least {lowest}, but is {value!r}.")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -103,7 +104,7 @@ class MLCLModel(SharedModel, PreTrainedModel):
         self.classifier = nn.Linear(hidden, config.num_labels) if config.classifier else None
         for head in (self.projection, self.prototypes, self.classifier):
             if head is not None:
-                head.to(self.dtype)  # the backbone's
+                head.to(self.device, self.dtype)  # the backbone's
         self.embedding_chunk_size: int | None = None
         self.dropout_by_row = False
         self.post_init()
@@ -111,7 +112,7 @@ class MLCLModel(SharedModel, PreTrainedModel):
     @classmethod
     def from_backbone(
         cls,
-        name: str,
+        name: str | os.PathLike[str] | PreTrainedModel,
         label_names: Sequence[str],
         *,
         projection_dim: int = 256,
@@ -119,19 +120,22 @@ class MLCLModel(SharedModel, PreTrainedModel):
         classifier: bool = False,
         pretrained: bool = True,
         weights: str | Path | None = None,
+        trust_remote_code: bool = False,
         **kwargs: Any,
     ) -> MLCLModel:
         """Wrap a backbone.
 
         Args:
             name: A text encoder that AutoModel loads (Hub id or local folder), ``"timm/..."`` on the Hub, or the name
-                of a timm architecture.
+                of a timm architecture; or a model of transformers, which becomes part of the new one as it is.
             label_names: The labels, in the order of their ids.
             projection_dim: Length of embeddings and prototypes.
             pooling: ``"first"`` token or ``"mean"`` of a text's tokens; images and features are pooled by themselves.
             classifier: Whether to add a linear classifier; the trainer adds it by itself where the loss needs logits.
             pretrained: Whether to load the backbone's weights.
             weights: A safetensors file with the weights of a timm architecture.
+            trust_remote_code: Whether to run Python files that come with the backbone. Nobody is asked: without it,
+                a backbone that needs them is refused.
             **kwargs: For the backbone's ``from_pretrained``, such as ``attn_implementation`` or ``revision``. Weights
                 are float32 unless ``dtype`` says otherwise; the new parts then have the backbone's dtype.
 
@@ -140,7 +144,9 @@ class MLCLModel(SharedModel, PreTrainedModel):
             >>> model(pixel_values=torch.randn(2, 3, 64, 64)).features.shape
             torch.Size([2, 512])
         """
-        backbone = load_backbone(name, pretrained=pretrained, weights=weights, **kwargs)
+        backbone = load_backbone(
+            name, pretrained=pretrained, weights=weights, trust_remote_code=trust_remote_code, **kwargs
+        )
         return cls._around(backbone, label_names, projection_dim=projection_dim, pooling=pooling, classifier=classifier)
 
     @classmethod

@@ -10,6 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 from transformers import (
     AutoModelForImageClassification,
     AutoModelForSequenceClassification,
@@ -17,6 +19,7 @@ from transformers import (
     TextClassificationPipeline,
 )
 from transformers.pipelines import PIPELINE_REGISTRY
+from transformers.pipelines.text_classification import ClassificationFunction
 
 Labels = list[dict[str, Any]]
 """Of one text or image: ``{"label": ..., "score": ...}`` for each label it is given, most probable first."""
@@ -56,7 +59,9 @@ class MultiLabelTextClassificationPipeline(TextClassificationPipeline):
 
     def postprocess(self, model_outputs: Any) -> Labels:
         """Probabilities, most probable first, and of them those that reach their threshold."""
-        return _reached(super().postprocess(model_outputs, top_k=None, _legacy=False), self.model.config)
+        scores = _scores(model_outputs, self.model.config)
+        every = super().postprocess(scores, ClassificationFunction.NONE, top_k=None, _legacy=False)
+        return _reached(every, self.model.config)
 
 
 class MultiLabelImageClassificationPipeline(ImageClassificationPipeline):
@@ -72,7 +77,35 @@ class MultiLabelImageClassificationPipeline(ImageClassificationPipeline):
 
     def postprocess(self, model_outputs: Any) -> Labels:
         """Probabilities, most probable first, and of them those that reach their threshold."""
-        return _reached(super().postprocess(model_outputs, top_k=self.model.config.num_labels), self.model.config)
+        config = self.model.config
+        every = super().postprocess(_scores(model_outputs, config), ClassificationFunction.NONE, config.num_labels)
+        return _reached(every, config)
+
+
+def probabilities_of(logits: Tensor, config: Any) -> Tensor:
+    """Float32 probabilities of logits, by the same rule as HF's pipelines but without overflow at large logits.
+
+    Args:
+        logits: (..., labels).
+        config: Of the model that gave them.
+    """
+    logits = logits.float()
+    if config.problem_type == "regression":
+        return logits
+    if config.problem_type == "multi_label_classification" or config.num_labels == 1:
+        return logits.sigmoid()
+    return logits.softmax(-1)
+
+
+def _scores(model_outputs: Any, config: Any) -> dict[str, Tensor]:
+    """What a model gave, as probabilities; what is not finite is no answer."""
+    scores = probabilities_of(model_outputs["logits"], config)
+    if not torch.isfinite(scores).all():
+        raise ValueError(
+            "The scores of the model are not finite: its weights hold NaN or infinite values, or its dtype has too "
+            "small a range for them (float16). Load another copy, or pass dtype='float32'."
+        )
+    return {"logits": scores}
 
 
 def _reached(every: Labels, config: Any) -> Labels:

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
+from safetensors import SafetensorError
 from torch import nn
 from transformers import PreTrainedModel
+from transformers.dynamic_module_utils import custom_object_save
+
+from hf_mlcl.models.loading import check_weights, trust_backbone, unreadable_weights
+
+WHERE = ("revision", "token", "cache_dir", "subfolder", "local_files_only")
+"""Arguments of ``from_pretrained`` that say where a model lies."""
 
 
 class SharedModel:
@@ -20,6 +28,53 @@ class SharedModel:
     backbone: PreTrainedModel
     report: Any = None
     processor: Any = None
+    # A backbone that was given as an object may have a pooler, which we do not use and do not build again.
+    _keys_to_ignore_on_load_unexpected = [r"^backbone\.pooler\."]  # noqa: RUF012
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        name: str | os.PathLike[str] | None,
+        *args: Any,
+        trust_remote_code: bool | None = False,
+        output_loading_info: bool = False,
+        ignore_mismatched_sizes: bool = False,
+        **kwargs: Any,
+    ) -> Any:
+        """As for any model, but for two things: no code runs and no weight is drawn unless one asks for it.
+
+        Args:
+            name: Folder or Hub id.
+            *args: As for any model.
+            trust_remote_code: Whether to run the code of a backbone that transformers does not know.
+            output_loading_info: As for any model.
+            ignore_mismatched_sizes: Whether weights of another size are drawn anew, as for another set of labels.
+            **kwargs: As for any model. ``classifier=True`` adds a new classifier to an encoder that has none.
+
+        Raises:
+            ValueError: If weights are missing, of another size or not of this model. It names them.
+        """
+        if trust_remote_code and name is not None:
+            trust_backbone(name, **{key: kwargs[key] for key in WHERE if key in kwargs})
+        try:
+            model, found = super().from_pretrained(  # type: ignore[misc]
+                name, *args, output_loading_info=True, ignore_mismatched_sizes=True, **kwargs
+            )
+        except SafetensorError as error:
+            raise unreadable_weights(name or "", error) from error
+        wrong = {**found, "mismatched_keys": [] if ignore_mismatched_sizes else found["mismatched_keys"]}
+        if kwargs.get("classifier"):
+            wrong["missing_keys"] = {key for key in found["missing_keys"] if not key.startswith("classifier.")}
+        check_weights(name, wrong)
+        return (model, found) if output_loading_info else model
+
+    def save_pretrained(self, save_directory: str | os.PathLike[str], *args: Any, **kwargs: Any) -> Any:
+        """As for any model; a backbone's own code goes along."""
+        if self.backbone.is_remote_code() and (args[0] if args else kwargs.get("is_main_process", True)):
+            os.makedirs(save_directory, exist_ok=True)
+            for part in (self.backbone, self.backbone.config):
+                custom_object_save(part, save_directory, config=self.backbone.config)
+        return super().save_pretrained(save_directory, *args, **kwargs)  # type: ignore[misc]
 
     def get_input_embeddings(self) -> nn.Module:
         """Those of the backbone."""

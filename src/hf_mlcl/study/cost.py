@@ -173,7 +173,7 @@ def _text_network(backbone: str | None, length: int) -> Any:
         config = RobertaConfig(vocab_size=50_265)
     config = copy.deepcopy(config)
     config.max_position_embeddings = max(getattr(config, "max_position_embeddings", 0), length + 2)
-    return AutoModel.from_config(config).eval()
+    return AutoModel.from_config(config, trust_remote_code=False).eval()
 
 
 def _text_config(backbone: str | None) -> Any:
@@ -193,10 +193,11 @@ def _saved_config(backbone: str) -> Any:
     from transformers import AutoConfig
 
     from hf_mlcl.experiments.inputs import without_vain_attempts
+    from hf_mlcl.models.loading import load
 
     try:
         with without_vain_attempts(backbone):
-            return AutoConfig.from_pretrained(backbone)
+            return load(AutoConfig, backbone)
     except (OSError, ValueError):
         return None
 
@@ -209,7 +210,9 @@ def _image_network(backbone: str | None) -> Any:
     if name is not None:
         return timm.create_model(name, num_classes=0).eval()
     config = _saved_config(str(backbone))
-    return (timm.create_model("resnet50", num_classes=0) if config is None else AutoModel.from_config(config)).eval()
+    if config is None:
+        return timm.create_model("resnet50", num_classes=0).eval()
+    return AutoModel.from_config(config, trust_remote_code=False).eval()
 
 
 def _timm_name(backbone: str | None) -> str | None:

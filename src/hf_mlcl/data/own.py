@@ -245,8 +245,7 @@ def _without_blank_rows(tables: Mapping[str, Table], content: str, notes: list[s
 
 def _content(table: Table, kind: str, column: str) -> Dataset:
     """The texts or images alone, under the usual name of their column."""
-    is_stored = table.features[column] in (Value("string"), Image())
-    if is_stored and not (kind == "image" and table.folder is not None):
+    if isinstance(table.features[column], Image) or (kind == "text" and table.features[column] == Value("string")):
         rows = table.rows.select_columns([column])
         rows = rows if column == kind else rows.rename_column(column, kind)
         return rows if table.kept is None else rows.select(table.kept)

@@ -97,7 +97,9 @@ def content_column(
         if name not in taken and holds_images(table, name):
             return "image", name
     plain = [name for name in columns if is_plain(table.features[name]) and name not in taken]
-    by_name = [name for word in TEXT_NAMES for name in plain if name.lower() == word]
+    # Those that hold no texts come last, and what they hold is said when they are read.
+    others = [name for name in columns if name not in taken]
+    by_name = [name for names in (plain, others) for word in TEXT_NAMES for name in names if name.lower() == word]
     if by_name:
         return "text", by_name[0]
     lengths = {name: _mean_length(table.head(name)) for name in plain if name.lower() not in LABEL_NAMES}

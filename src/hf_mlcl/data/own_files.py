@@ -132,9 +132,7 @@ def _read_file(path: Path) -> Table:
             raise
         raise type(error)(f"{path} cannot be read as {reader.upper()}: {error}.") from error
     except RecursionError as error:
-        raise CorpusFileError(
-            f"{path} cannot be read as {reader.upper()}: its values are nested too deeply."
-        ) from error
+        raise CorpusFileError(f"{path} cannot be read as {reader.upper()}: it is nested too deeply.") from error
     except Exception as error:  # of gzip, json, pyarrow or datasets, depending on what is wrong
         cause = error.__cause__ or error
         hint = ". Save it as UTF-8" if isinstance(cause, UnicodeDecodeError) else ""

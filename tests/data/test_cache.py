@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
 import textwrap
 
+import datasets
 import pytest
 
 from data import official
-from hf_mlcl.data import load_corpus
+from hf_mlcl.data import CorpusFileError, load_corpus
 from hf_mlcl.data.builder import CorpusBuilder
+from hf_mlcl.data.errors import Problems
 
 
 @pytest.fixture
@@ -112,3 +115,68 @@ def test_a_cache_that_was_damaged_later_is_built_again(folder, tmp_path, damage)
     corpus = load_corpus("aapd", data_dir=folder, cache_dir=cache)
     assert corpus["train"]["text"][0] == 'He said "no", twice.'
     assert sizes(corpus) == [25, 2, 2]
+
+
+def closed(*args, **kwargs):
+    raise PermissionError(errno.EACCES, "Permission denied")
+
+
+@pytest.fixture
+def read_only(monkeypatch):
+    """As where the cache may only be read: no lock can be made in it. Root may write anywhere, whatever modes say."""
+
+    def close(cache):
+        lock = datasets.builder.FileLock
+        monkeypatch.setattr(
+            datasets.builder, "FileLock", lambda path: (closed if str(path).startswith(str(cache)) else lock)(path)
+        )
+
+    return close
+
+
+def test_a_corpus_that_is_built_loads_from_a_cache_that_cannot_be_written(folder, tmp_path, read_only):
+    cache = tmp_path / "cache"
+    first = load_corpus("aapd", data_dir=folder, cache_dir=cache)
+    before = sorted(cache.rglob("*"))
+    read_only(cache)
+    again = load_corpus("aapd", data_dir=folder, cache_dir=cache)
+    assert again["train"][:] == first["train"][:]
+    assert again["train"].features == first["train"].features
+    assert again["train"]._fingerprint == first["train"]._fingerprint  # so that tokens are found again too
+    assert sorted(cache.rglob("*")) == before
+
+
+def test_a_corpus_that_is_not_built_says_which_folder_cannot_be_written(folder, tmp_path, read_only):
+    cache = tmp_path / "cache"
+    read_only(cache)
+    with pytest.raises(CorpusFileError, match=rf"aapd is not built yet, and its cache {cache} cannot be written"):
+        load_corpus("aapd", data_dir=folder, cache_dir=cache)
+
+
+@pytest.mark.parametrize("method", ["__init__", "write_examples_on_file", "finalize"])
+def test_a_full_disk_is_named_and_nothing_half_written_is_trusted(folder, tmp_path, monkeypatch, method):
+    cache = tmp_path / "cache"
+
+    def fails(*args, **kwargs):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(datasets.arrow_writer.ArrowWriter, method, fails)
+        with pytest.raises(CorpusFileError, match=rf"The disk of {cache} is full"):
+            load_corpus("aapd", data_dir=folder, cache_dir=cache)
+    assert not list(cache.rglob("dataset_info.json"))
+    assert sizes(load_corpus("aapd", data_dir=folder, cache_dir=cache)) == [25, 2, 2]
+
+
+def test_a_full_disk_is_named_when_what_was_left_out_is_noted(folder, tmp_path, monkeypatch):
+    cache = tmp_path / "cache"
+
+    def fails(*args):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Problems, "to_json", fails)
+        with pytest.raises(CorpusFileError, match=rf"The disk of {cache} is full"):
+            load_corpus("aapd", data_dir=folder, cache_dir=cache)
+    assert not list(cache.rglob("dataset_info.json"))
+    assert sizes(load_corpus("aapd", data_dir=folder, cache_dir=cache)) == [25, 2, 2]

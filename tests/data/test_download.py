@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import io
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -102,6 +104,36 @@ def test_an_address_that_fails_is_named_with_the_manual_way(server, tmp_path):
     with pytest.raises(CorpusDownloadError, match=rf"{server.url}: HTTPError: .*404(.|\n)*put it there by hand"):
         fetch(RemoteFile("file.bin", server.url), tmp_path, "put it there by hand")
     assert len(server.ranges) == 1  # it will not appear by asking again
+
+
+def test_a_full_disk_is_named_at_once_and_the_download_goes_on_when_there_is_room(server, tmp_path, monkeypatch):
+    class Full(io.FileIO):
+        """A file on a disk with room for a thousand bytes."""
+
+        def write(self, data):
+            super().write(data[:1000])
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(download, "open", lambda path, mode: Full(path, mode), raising=False)
+        with pytest.raises(CorpusFileError, match=rf"The disk of {tmp_path} is full"):
+            fetch(RemoteFile("file.bin", server.url), tmp_path, "")
+    assert not (tmp_path / "file.bin").exists()
+    assert Path(fetch(RemoteFile("file.bin", server.url), tmp_path, "")).read_bytes() == CONTENT
+    assert server.ranges == [None, "bytes=1000-"]  # to try again at once would not have helped
+
+
+def test_a_note_that_cannot_be_written_whole_is_not_there_for_the_next_attempt(server, tmp_path, monkeypatch):
+    def half(path, text):
+        path.write_bytes(text[:2].encode())
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_text", half)
+        with pytest.raises(CorpusFileError, match=rf"The disk of {tmp_path} is full"):
+            fetch(RemoteFile("file.bin", server.url), tmp_path, "")
+    (tmp_path / "file.bin.part").write_bytes(CONTENT[:10])
+    assert Path(fetch(RemoteFile("file.bin", server.url), tmp_path, "")).read_bytes() == CONTENT
 
 
 @pytest.fixture

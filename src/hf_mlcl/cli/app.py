@@ -178,12 +178,16 @@ def train(
     batch_size: Annotated[int | None, typer.Option(help="Rows a step on all devices together.")] = None,
     output_dir: Annotated[str | None, typer.Option(help="Where to put everything.")] = None,
     check: Annotated[bool, typer.Option("--check", help="Show what was recognised, and stop.")] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Stop at the first image that cannot be used, instead of leaving it out.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Train a classifier on your own data.
 
     Labels are recognised as columns of 0 and 1, a column of lists, or one column of names separated by | ; , tabs or
-    spaces. What was recognised is shown before training starts; --check stops there.
+    spaces. What was recognised is shown before training starts; --check stops there. Every image is decoded before:
+    a few that cannot be used are named and left out, many stop the training, --strict stops at the first.
 
     Splits that are missing are cut off by iterative stratification, so that every label keeps its share. Epochs, batch
     and learning rate follow from the size of the data.
@@ -203,7 +207,7 @@ def train(
         "global_batch_size": batch_size,
         "output_dir": output_dir,
     }
-    run(data, {name: value for name, value in chosen.items() if value is not None}, ctx.args, check, as_json)
+    run(data, {name: value for name, value in chosen.items() if value is not None}, ctx.args, check, strict, as_json)
 
 
 @app.command(rich_help_panel="Your data")

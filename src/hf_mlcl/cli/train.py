@@ -16,7 +16,9 @@ from hf_mlcl.cli.output import print_json, print_pairs, print_table, say
 SHOWN = ("backbone", "max_length", "image_size", "global_batch_size", "num_train_epochs", "learning_rate")
 
 
-def run(data: str, settings: Mapping[str, Any], further: Sequence[str], check: bool, as_json: bool) -> None:
+def run(
+    data: str, settings: Mapping[str, Any], further: Sequence[str], check: bool, strict: bool, as_json: bool
+) -> None:
     """Read, show, train, and say what to do next.
 
     Args:
@@ -24,11 +26,13 @@ def run(data: str, settings: Mapping[str, Any], further: Sequence[str], check: b
         settings: What the options said.
         further: Arguments of the training, as they came.
         check: Whether to stop once everything has been shown.
+        strict: Whether the first image that cannot be used is an error.
         as_json: Whether to print the result as JSON.
     """
     from accelerate import PartialState
 
     from hf_mlcl.data.registry import list_corpora
+    from hf_mlcl.experiments.inputs import load_data
     from hf_mlcl.experiments.parsing import build_experiment, parse_settings
     from hf_mlcl.experiments.recipe import study_recipe
     from hf_mlcl.experiments.running import PushError, run_experiment
@@ -52,7 +56,7 @@ def run(data: str, settings: Mapping[str, Any], further: Sequence[str], check: b
         columns: dict[str, Any] = {
             name: chosen.get(name) for name in ("text_column", "label_columns", "label_delimiter")
         }
-        own = read_own_data(data, **columns)
+        own = read_own_data(data, strict=strict, **columns)
         if shows:
             print_pairs(own.describe(), title=data)
         recipe, splits = own_recipe(own, data, chosen.get("backbone")), own.splits
@@ -66,6 +70,8 @@ def run(data: str, settings: Mapping[str, Any], further: Sequence[str], check: b
         print_pairs([("loss", training.loss), *shown, ("output_dir", training.output_dir)], title="training")
     if check:
         return
+    if strict and splits is None:
+        splits = load_data(experiment, training, strict=True)
     failure = None
     try:
         result = run_experiment(experiment, training, splits, quiet=as_json)

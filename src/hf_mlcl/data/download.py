@@ -17,8 +17,9 @@ from datasets.utils import tqdm
 from filelock import FileLock
 from huggingface_hub import constants as hub
 
-from hf_mlcl.data.errors import CorpusDownloadError
+from hf_mlcl.data.errors import CorpusDownloadError, CorpusFileError, full_disk_named
 from hf_mlcl.data.facts import RemoteFile
+from hf_mlcl.files import whole_file
 
 CHUNK = 1 << 20
 TIMEOUT_SECONDS = 30
@@ -45,6 +46,7 @@ def fetch(file: RemoteFile, folder: str | os.PathLike[str], manual: str) -> str:
 
     Raises:
         CorpusDownloadError: If the address cannot be reached or gives other data than it should.
+        CorpusFileError: If the disk is full.
     """
     target = Path(folder) / file.name
     if target.exists():
@@ -58,8 +60,11 @@ def fetch(file: RemoteFile, folder: str | os.PathLike[str], manual: str) -> str:
             if target.exists():  # another process was faster
                 return str(target)
             try:
-                _receive(file, part)
+                with full_disk_named(target.parent):
+                    _receive(file, part)
                 break
+            except CorpusFileError:  # of a full disk: it does not help to try again
+                raise
             except (urllib.error.URLError, http.client.HTTPException, OSError) as error:
                 refused = isinstance(error, urllib.error.HTTPError) and error.code < 500
                 if attempt == ATTEMPTS or refused:
@@ -120,7 +125,8 @@ def _receive(file: RemoteFile, part: Path) -> None:
             have = 0
         validator = response.headers.get("ETag") or response.headers.get("Last-Modified")
         if validator and not validator.startswith("W/"):
-            validator_file.write_text(json.dumps(validator))
+            with whole_file(validator_file) as draft:  # half of one could not be read by the next attempt
+                draft.write_text(json.dumps(validator))
         else:
             validator_file.unlink(missing_ok=True)
         length = response.headers.get("Content-Length")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
+import os
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 logger = logging.getLogger(__name__)
@@ -41,6 +44,28 @@ class CorpusDownloadError(CorpusError):
 
 class CorpusWarning(UserWarning):
     """A corpus was built, but not from every row that its files promise."""
+
+
+@contextmanager
+def full_disk_named(where: str | os.PathLike[str]) -> Iterator[None]:
+    """Say which folder is full when a file cannot be written: "No space left on device" alone names none.
+
+    Args:
+        where: The folder that is written to.
+
+    Raises:
+        CorpusFileError: If the disk, or what one may use of it, is full.
+    """
+    try:
+        yield
+    except Exception as error:  # datasets wraps what the disk says
+        causes = (error, error.__cause__, error.__context__)
+        if not any(isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT) for cause in causes):
+            raise
+        raise CorpusFileError(
+            f"The disk of {os.fspath(where)} is full: nothing that was begun there is used. Free some space, or name "
+            f"another folder (cache_dir, or the variable HF_HOME)."
+        ) from error
 
 
 @dataclass

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import errno
 import importlib
 import os
+import tempfile
 import warnings
 from typing import TYPE_CHECKING
 
-from hf_mlcl.data.errors import CorpusWarning, Problems
+from hf_mlcl.data.errors import CorpusFileError, CorpusWarning, Problems, full_disk_named
 
 if TYPE_CHECKING:
     from datasets import DatasetDict
@@ -82,13 +84,22 @@ def load_corpus(
         >>> corpus["train"].features["labels"].feature.names[:3]
         ['boats', 'bread', 'trees']
     """
-    builder = corpus_builder(name, size, data_dir, cache_dir, strict=strict)
-    builder.download_and_prepare()
+    from datasets import config
+
+    where = config.HF_DATASETS_CACHE if cache_dir is None else cache_dir
     try:
-        corpus, problems = _checked(builder)
-    except Exception:  # a cache that was damaged after it was built, whatever way it shows: build it again
-        builder.download_and_prepare(download_mode="reuse_cache_if_exists")
-        corpus, problems = _checked(builder)
+        with full_disk_named(where):
+            corpus, problems = _built(corpus_builder(name, size, data_dir, cache_dir, strict=strict))
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise
+        ready = _ready(name, size, data_dir, where, strict)
+        if ready is None:
+            raise CorpusFileError(
+                f"{name} is not built yet, and its cache {os.fspath(where)} cannot be written: {error.strerror}. Name "
+                f"a folder that can: cache_dir, or the variable HF_HOME."
+            ) from error
+        corpus, problems = ready
     if problems.found:
         warnings.warn(problems.summary(name), CorpusWarning, stacklevel=2)
     return corpus
@@ -159,6 +170,35 @@ def _check_name(name: str) -> None:
     if name not in CORPORA:
         ordered = sorted(CORPORA, key=lambda known: -difflib.SequenceMatcher(None, str(name), known).ratio())
         raise ValueError(f"There is no corpus {name!r}. Known, nearest first: {', '.join(ordered)}.")
+
+
+def _built(builder: CorpusBuilder) -> tuple[DatasetDict, Problems]:
+    """Build a corpus, or open it if that was done before."""
+    builder.download_and_prepare()
+    try:
+        return _checked(builder)
+    except Exception:  # a cache that was damaged after it was built, whatever way it shows: build it again
+        builder.download_and_prepare(download_mode="reuse_cache_if_exists")
+        return _checked(builder)
+
+
+def _ready(
+    name: str, size: str, data_dir: str | os.PathLike[str] | None, where: str | os.PathLike[str], strict: bool
+) -> tuple[DatasetDict, Problems] | None:
+    """A corpus from a cache that cannot be written, so that no lock can be made there; None if it is not in there.
+
+    Nothing is lost without a lock: a corpus gets its name in the cache when it is complete.
+    """
+    from datasets import DatasetInfo, config
+
+    with tempfile.TemporaryDirectory() as elsewhere:  # the builder makes its locks there, and knows the name
+        builder = corpus_builder(name, size, data_dir, elsewhere, strict=strict)
+    built = os.path.join(os.path.expanduser(os.fspath(where)), builder._relative_data_dir())
+    if not os.path.isfile(os.path.join(built, config.DATASET_INFO_FILENAME)):
+        return None
+    builder._cache_dir = builder._output_dir = built
+    builder.info = DatasetInfo.from_directory(built)
+    return _checked(builder)
 
 
 def _checked(builder: CorpusBuilder) -> tuple[DatasetDict, Problems]:

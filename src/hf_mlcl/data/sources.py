@@ -78,6 +78,18 @@ class _Bounded(io.RawIOBase):
         super().close()
 
 
+def bounded(raw: Any, limit: int, path: str, member: str = "") -> io.BufferedReader:
+    """A stream that ends with an error past so many bytes.
+
+    Args:
+        raw: What is read.
+        limit: Bytes that it may give.
+        path: The file on disk, for the message.
+        member: The name inside an archive.
+    """
+    return io.BufferedReader(_Bounded(raw, limit, path, member), 1 << 16)
+
+
 @dataclass(frozen=True)
 class Member:
     """One file, wherever it lies. It can be read until the walk that gave it goes on.
@@ -109,7 +121,7 @@ class Member:
         with naming(self.path, self.inner):
             packed = os.path.getsize(self.path)
             limit = min(MAX_MEMBER_BYTES, max(FREE_BYTES, MAX_RATIO * packed))
-            return io.BufferedReader(_Bounded(self.opener(), limit, self.path, self.inner), 1 << 16)
+            return bounded(self.opener(), limit, self.path, self.inner)
 
     def read(self) -> bytes:
         """The whole content."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Sequence
 
 import numpy as np
@@ -17,7 +18,7 @@ def stratified_parts(
 
     Labels are taken from the one with the fewest rows left on. Each of its rows goes to the part that still wants most
     rows of this label; among equals, to the part that wants most rows at all; among those, to the first. So a rare
-    label, which cannot be mended later, gets its share first. A label with too few rows for every part is kept by
+    label, which cannot be fixed later, gets its share first. A label with too few rows for every part is kept by
     the largest part, which by convention is the one for training. Rows without a label fill up what is missing.
 
     Args:
@@ -55,11 +56,22 @@ def stratified_parts(
             left[label] -= 1
             wanted[part][label] -= 1
 
-    while any(left):
-        rarest = min((label for label in range(num_labels) if left[label]), key=left.__getitem__)
+    # Labels by the rows that they have left. A label whose count has changed is queued again, and its older entry is
+    # passed over, so that the work grows with the labels of all rows and not with the square of their number.
+    queue = [(count, label) for label, count in enumerate(left) if count]
+    heapq.heapify(queue)
+    while queue:
+        count, rarest = heapq.heappop(queue)
+        if count != left[rarest]:
+            continue
+        changed: set[int] = set()
         for index in rows_of[rarest]:
             if part_of[index] < 0:
                 put(index, max(numbers, key=lambda part: (wanted[part][rarest], wanted_rows[part], -part)))
+                changed.update(rows[index])
+        for label in changed:
+            if left[label]:
+                heapq.heappush(queue, (left[label], label))
     for index in np.flatnonzero(part_of < 0).tolist():
         put(index, max(numbers, key=lambda part: (wanted_rows[part], -part)))
     return part_of

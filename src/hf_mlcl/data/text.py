@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterable
 from typing import Any, TypeVar
@@ -16,6 +17,8 @@ from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import TemplateProcessing
 from tokenizers.trainers import WordLevelTrainer
 from transformers import PreTrainedTokenizerFast
+
+from hf_mlcl.data.errors import full_disk_named
 
 AnyDataset = TypeVar("AnyDataset", Dataset, DatasetDict)
 
@@ -75,15 +78,16 @@ def tokenize(
             f"text_column={text_column!r} is not a column of the corpus: it has {', '.join(corpus.column_names)}."
         )
     key = Hasher.hash([corpus._fingerprint, tokenizer_key(tokenizer), max_length, clean, text_column, _RULES])
-    return corpus.map(
-        _encode,
-        batched=True,
-        num_proc=num_proc,
-        remove_columns=[text_column],
-        new_fingerprint=key,
-        fn_kwargs={"tokenizer": tokenizer, "max_length": max_length, "clean": clean, "text_column": text_column},
-        desc="Tokenising",
-    )
+    with full_disk_named(os.path.dirname(corpus.cache_files[0]["filename"]) if corpus.cache_files else ""):
+        return corpus.map(
+            _encode,
+            batched=True,
+            num_proc=num_proc,
+            remove_columns=[text_column],
+            new_fingerprint=key,
+            fn_kwargs={"tokenizer": tokenizer, "max_length": max_length, "clean": clean, "text_column": text_column},
+            desc="Tokenising",
+        )
 
 
 def with_cleaning(tokenizer: Any) -> PreTrainedTokenizerFast:

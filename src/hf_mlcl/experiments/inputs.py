@@ -56,18 +56,27 @@ class Inputs:
     kind: str
 
 
-def load_data(experiment: ExperimentArguments, training: ContrastiveTrainingArguments) -> DatasetDict:
-    """The corpus of an experiment, the first process first, so that the others find it in the cache."""
+def load_data(
+    experiment: ExperimentArguments, training: ContrastiveTrainingArguments, strict: bool = False
+) -> DatasetDict:
+    """The corpus of an experiment, the first process first, so that the others find it in the cache.
+
+    Args:
+        experiment: Names the corpus, or data of one's own.
+        training: For the order of processes.
+        strict: Whether the first bad image or unknown label is an error, instead of being left out.
+    """
     if experiment.corpus is None:
         raise ValueError("corpus is missing: name one of list_corpora(), or data of your own.")
     with training.main_process_first(desc="loading the corpus"):
         if experiment.corpus in list_corpora():
-            return load_corpus(experiment.corpus, size=experiment.size, data_dir=experiment.data_dir)
+            return load_corpus(experiment.corpus, size=experiment.size, data_dir=experiment.data_dir, strict=strict)
         return read_own_data(
             experiment.corpus,
             text_column=experiment.text_column,
             label_columns=experiment.label_columns,
             label_delimiter=experiment.label_delimiter,
+            strict=strict,
         ).splits
 
 

@@ -1,6 +1,6 @@
 # Every command of the project. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint format bench docs clean
+.PHONY: help install demo test test-all test-numerics lint format bench docs clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 help: ## List the commands
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
@@ -22,8 +22,21 @@ install: $(INSTALLED) ## Make .venv with the tested versions (done once; the oth
 demo: $(INSTALLED) ## Compare four losses on a built-in corpus: table, picture, classifier (under three minutes on a CPU)
 	$(BIN)/hf-mlcl demo
 
-test: lint ## Lint, type-check and run the tests
-	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
+# Every process of the tests has one thread (tests/conftest.py), so that two on two cores do not wait for each other.
+PYTEST := $(BIN)/python -m pytest --numprocesses logical --maxprocesses 4 --dist worksteal
+NUMERICAL := tests/losses tests/metrics tests/evaluation tests/training
+
+test: lint ## Lint, type-check and run the tests (six minutes on two cores)
+	$(PYTEST)
+
+test-all: lint ## The same with the slow tests
+	$(PYTEST) -m ""
+
+test-numerics: $(INSTALLED) ## Run the numerical tests as other processors and other numbers of threads would
+	ATEN_CPU_CAPABILITY=default $(PYTEST) $(NUMERICAL)
+	MKL_ENABLE_INSTRUCTIONS=SSE4_2 $(PYTEST) $(NUMERICAL)
+	OMP_NUM_THREADS=1 $(PYTEST) $(NUMERICAL)
+	OMP_NUM_THREADS=2 $(PYTEST) $(NUMERICAL)
 
 lint: $(INSTALLED) ## Check style (ruff) and types (mypy)
 	$(BIN)/ruff check .

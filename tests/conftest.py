@@ -1,16 +1,25 @@
-"""For all tests: one thread, since small tensors on many threads only wait; trainers that outlive a test."""
+"""For all tests: threads, what Hypothesis may do, and trainers that outlive a test."""
 
 from __future__ import annotations
 
 import os
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+# Small tensors on many threads only wait. In the environment, so that processes which tests start do as this one.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
 import torch
 from accelerate.state import AcceleratorState, PartialState
+from hypothesis import HealthCheck, settings
 
-torch.set_num_threads(1)
+torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+
+# A busy machine is slow, which is no fault of a test; and what failed must fail again when it is looked at.
+# `pytest --hypothesis-profile=search` looks for new examples.
+settings.register_profile("search", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("repeatable", settings.get_profile("search"), derandomize=True)
+settings.load_profile("repeatable")
 
 _last_states: list[dict] = []
 

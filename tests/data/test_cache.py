@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
-import subprocess
-import sys
-import textwrap
+import signal
 
 import datasets
 import pytest
 
+from copies import Copy
 from data import official
 from hf_mlcl.data import CorpusFileError, load_corpus
 from hf_mlcl.data.builder import CorpusBuilder
@@ -84,19 +83,22 @@ def test_a_build_that_breaks_off_leaves_nothing_that_is_trusted(folder, tmp_path
     assert sizes(load_corpus("aapd", data_dir=folder, cache_dir=cache)) == [25, 2, 2]
 
 
+def load_until_killed(folder, cache):
+    row, calls = CorpusBuilder._row, iter(range(100))
+
+    def dying(self, example):
+        if next(calls) == 26:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return row(self, example)
+
+    CorpusBuilder._row = dying
+    load_corpus("aapd", data_dir=folder, cache_dir=cache)
+
+
 def test_a_process_that_is_killed_leaves_nothing_that_is_trusted(folder, tmp_path):
     cache = tmp_path / "cache"
-    script = textwrap.dedent(
-        f"""
-        import os
-        from hf_mlcl.data.builder import CorpusBuilder
-        from hf_mlcl.data import load_corpus
-        row, calls = CorpusBuilder._row, iter(range(100))
-        CorpusBuilder._row = lambda self, example: os._exit(9) if next(calls) == 26 else row(self, example)
-        load_corpus("aapd", data_dir={str(folder)!r}, cache_dir={str(cache)!r})
-        """
-    )
-    assert subprocess.run([sys.executable, "-c", script], capture_output=True, check=False).returncode == 9
+    killed = Copy(load_until_killed, folder, cache, output=tmp_path / "printed.txt")
+    assert killed.end() == -signal.SIGKILL, killed.printed()
     assert list(cache.rglob("*.incomplete"))  # it was in the middle of it
     assert sizes(load_corpus("aapd", data_dir=folder, cache_dir=cache)) == [25, 2, 2]
 

@@ -11,7 +11,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, assume, example, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from data import official
@@ -19,7 +19,6 @@ from hf_mlcl.data import CorpusError, CorpusFileError, load_corpus, sources
 from hf_mlcl.data.sources import SourceTree, safe_name
 
 FILES = official.aapd_csv()
-SLOW_BUILDS = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def packed(kind: str) -> tuple[str, bytes]:
@@ -66,7 +65,6 @@ def whole(tmp_path_factory):
 
 
 @pytest.mark.parametrize("kind", ["zip", "gz", "tar"])
-@SLOW_BUILDS
 @given(data=st.data())
 def test_a_truncated_archive_is_refused_both_times(whole, kind, data):
     name, archive = packed(kind)
@@ -80,7 +78,6 @@ def test_a_truncated_archive_is_refused_both_times(whole, kind, data):
 
 
 @pytest.mark.parametrize("kind", ["zip", "gz"])
-@SLOW_BUILDS
 @given(data=st.data())
 def test_a_corrupt_archive_is_refused_or_gives_every_row_unchanged(whole, kind, data):
     name, archive = packed(kind)
@@ -96,7 +93,7 @@ def test_a_corrupt_archive_is_refused_or_gives_every_row_unchanged(whole, kind, 
         assert first in ("refused", whole)
 
 
-@settings(SLOW_BUILDS, max_examples=150)
+@settings(max_examples=150)
 @given(
     parts=st.lists(
         st.sampled_from(["..", ".", "", "a", "C:", "~", "train.csv", "\\", "\n", "\x7f", "é"]), min_size=1, max_size=5

@@ -47,14 +47,13 @@ def by_the_paper(labels, fractions, seed):
 
 
 @given(rows_of_labels, st.sampled_from([(0.5, 0.5), (0.75, 0.25), (0.5, 0.25, 0.25)]), st.integers(0, 5))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_parts_are_those_of_the_algorithm_written_plainly(labels, fractions, seed):
     # Fractions that a float holds exactly: ties are then ties on both sides.
     assert stratified_parts(labels, fractions, seed).tolist() == by_the_paper(labels, fractions, seed).tolist()
 
 
 @given(rows_of_labels, shares, st.integers(0, 100))
-@settings(deadline=None)
 def test_every_row_gets_one_part_and_the_same_seed_the_same_parts(labels, fractions, seed):
     parts = stratified_parts(labels, fractions, seed)
     assert parts.shape == (len(labels),)
@@ -63,7 +62,6 @@ def test_every_row_gets_one_part_and_the_same_seed_the_same_parts(labels, fracti
 
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=80), shares)
-@settings(deadline=None)
 def test_with_one_label_a_row_no_label_is_off_its_share_by_a_row(classes, fractions):
     parts = stratified_parts([[label] for label in classes], fractions)
     for label in set(classes):

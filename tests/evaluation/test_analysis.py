@@ -14,8 +14,8 @@ def space():
 
 def test_quality_is_alignment_and_uniformity(space):
     quality = evaluation.space_quality(*space)
-    assert quality.alignment == metrics.alignment(*space)
-    assert quality.uniformity == metrics.uniformity(space[0])
+    assert quality.alignment == pytest.approx(metrics.alignment(*space))
+    assert quality.uniformity == pytest.approx(metrics.uniformity(space[0]))
 
 
 def test_centroids_are_means_of_normalised_rows(space):
@@ -43,8 +43,9 @@ def test_most_similar_labels_are_the_largest_entries_of_the_similarities(space):
     np.testing.assert_allclose(similarity, similarity.T)
     names = ["a", "b", "c", "d"]
     pairs = evaluation.most_similar_labels(centroids, names, k=6)
-    assert [p[2] for p in pairs] == sorted((similarity[i, j] for i in range(4) for j in range(i)), reverse=True)
-    assert pairs[0][2] == similarity[names.index(pairs[0][0]), names.index(pairs[0][1])]
+    largest_first = sorted((similarity[i, j] for i in range(4) for j in range(i)), reverse=True)
+    assert [p[2] for p in pairs] == pytest.approx(largest_first)
+    assert pairs[0][2] == pytest.approx(similarity[names.index(pairs[0][0]), names.index(pairs[0][1])])
 
 
 @pytest.mark.parametrize("method", ["pca", "tsne"])
@@ -52,7 +53,8 @@ def test_a_map_gives_every_row_a_place_and_is_the_same_again(space, method):
     points = evaluation.project_2d(space[0], method)
     assert points.shape == (80, 2)
     assert np.isfinite(points).all()
-    np.testing.assert_array_equal(points, evaluation.project_2d(space[0], method))
+    again = evaluation.project_2d(space[0], method)
+    np.testing.assert_allclose(points, again, atol=0.01 * np.ptp(points))  # t-SNE moves by many steps of rounding
 
 
 def test_umap_says_what_to_install_where_it_is_missing(space):

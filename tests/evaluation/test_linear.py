@@ -26,6 +26,11 @@ def run(data, config=SMALL, test=True, **kwargs):
     return linear_evaluate(*splits, config=config, progress=False, **kwargs)
 
 
+def same_weights(first, second):
+    """But for rounding, which optimisers enlarge where a gradient is almost nothing."""
+    return torch.allclose(first.weight, second.weight, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("optimizer", ["adamw", "adam", "rmsprop", "sgd"])
 def test_every_head_of_the_batched_optimizer_follows_torch_step_for_step(optimizer):
     torch.manual_seed(0)
@@ -103,9 +108,9 @@ def test_a_whole_run_of_one_head_is_that_of_a_plain_training_loop(data, optimize
 
 def test_the_same_seed_gives_the_same_numbers_and_another_seed_others(data):
     first, again = run(data), run(data)
-    assert first.metrics == again.metrics
-    assert torch.equal(first.weight, again.weight)
-    assert not torch.equal(first.weight, run(data, dataclasses.replace(SMALL, seed=1)).weight)
+    assert first.metrics == pytest.approx(again.metrics, abs=1e-6)
+    assert same_weights(first, again)
+    assert not same_weights(first, run(data, dataclasses.replace(SMALL, seed=1)))
 
 
 def test_heads_are_initialised_independently(data):
@@ -161,11 +166,11 @@ def test_an_epoch_takes_the_next_pass_over_augmented_features(data):
     passes = np.stack([x, x[:, ::-1]])
     as_array = run({**data, "train": (passes, y)})
     as_list = run({**data, "train": ([passes[0], passes[1]], y)})
-    assert torch.equal(as_array.weight, as_list.weight)
-    assert torch.equal(run({**data, "train": (np.stack([x, x]), y)}).weight, run(data).weight)
-    assert not torch.equal(as_array.weight, run(data).weight)
+    assert same_weights(as_array, as_list)
+    assert same_weights(run({**data, "train": (np.stack([x, x]), y)}), run(data))
+    assert not same_weights(as_array, run(data))
     two = dataclasses.replace(SMALL, epochs=1)  # one epoch sees the first pass only
-    assert torch.equal(run({**data, "train": (passes, y)}, two).weight, run(data, two).weight)
+    assert same_weights(run({**data, "train": (passes, y)}, two), run(data, two))
 
 
 def test_no_rows_have_no_probabilities(data):

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import re
 import shutil
 import signal
-import subprocess
-import sys
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModel, AutoTokenizer, pipeline
+from transformers import AutoModel, AutoTokenizer, Trainer, pipeline
 from transformers.utils import logging as transformers_logging
 
 import hf_mlcl.experiments.running as running
 import hf_mlcl.training.report as training_report
+from copies import Copy
 from hf_mlcl import ContrastiveMultiLabelTrainer, MLCLModel, load_corpus
 from hf_mlcl.data import TextCollator, clean_text, tokenize, with_cleaning, word_tokenizer
 from hf_mlcl.evaluation import LinearEvaluationConfig
@@ -54,6 +55,11 @@ def contrastive(tmp_path_factory):
 @pytest.fixture(scope="module")
 def logit(tmp_path_factory):
     return run(tmp_path_factory.mktemp("runs") / "zlpr", loss="zlpr", seed=1)
+
+
+def same_as(result):
+    """Metrics but for rounding: the order in which a processor adds depends on where numbers lie in memory."""
+    return pytest.approx(result.metrics, abs=1e-6)
 
 
 def texts_and_truth(split, count):
@@ -133,7 +139,7 @@ def test_tuned_thresholds_are_saved_and_their_scores_stand_beside_those_of_a_hal
     decided = decision_metrics(truth, predictor.decide(predictor.probabilities(texts)))
     for name, value in decided.items():
         assert result.metrics.pop(f"tuned_test_{name}") == pytest.approx(value)
-    assert result.metrics == contrastive.metrics
+    assert result.metrics == same_as(contrastive)
 
 
 def test_an_export_loads_without_this_package_and_the_card_has_pictures(contrastive, tmp_path, monkeypatch):
@@ -141,7 +147,7 @@ def test_an_export_loads_without_this_package_and_the_card_has_pictures(contrast
     draw = training_report._figures
     monkeypatch.setattr(training_report, "_figures", lambda *args: drawn.append(args[1].thresholds) or draw(*args))
     result = run(tmp_path / "shared", seed=1, export=True, thresholds="macro_f1")
-    assert {name: result.metrics[name] for name in contrastive.metrics} == contrastive.metrics
+    assert {name: result.metrics[name] for name in contrastive.metrics} == same_as(contrastive)
     assert drawn == [Predictor(result.folder).thresholds], "pictures show what the card's table shows"
     encoder, backbone = (AutoModel.from_pretrained(result.folder / name) for name in ("encoder", "backbone"))
     assert type(backbone) is type(encoder.backbone)
@@ -158,8 +164,8 @@ def test_an_export_loads_without_this_package_and_the_card_has_pictures(contrast
 
 
 def test_the_same_seed_gives_the_same_numbers_and_another_seed_others(contrastive, tmp_path):
-    assert run(tmp_path / "a", seed=1).metrics == contrastive.metrics
-    assert run(tmp_path / "b", seed=2).metrics != contrastive.metrics
+    assert run(tmp_path / "a", seed=1).metrics == same_as(contrastive)
+    assert run(tmp_path / "b", seed=2).metrics != same_as(contrastive)
 
 
 def test_a_joined_loss_is_judged_linearly_and_its_own_logits_are_reported_beside(tmp_path):
@@ -273,44 +279,28 @@ def test_a_checkpoint_that_is_not_there_is_refused(tmp_path):
         run(tmp_path / "run", resume_from_checkpoint="nowhere")
 
 
-KILLED = """
-import os, signal, sys
-from transformers import Trainer
-from hf_mlcl.experiments import build_experiment, run_experiment, study_recipe
+def run_until_killed(folder, **settings):
+    steps = []
+    original = Trainer.training_step
 
-class DieAt(Trainer):
-    pass
+    def step(self, *args, **kwargs):
+        steps.append(1)
+        if len(steps) == 5:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return original(self, *args, **kwargs)
 
-steps = []
-original = Trainer.training_step
-
-def step(self, *args, **kwargs):
-    steps.append(1)
-    if len(steps) == 5:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return original(self, *args, **kwargs)
-
-Trainer.training_step = step
-run_experiment(*build_experiment(study_recipe("toy_text"), {settings!r}), quiet=True)
-"""
+    Trainer.training_step = step
+    run(folder, **settings)
 
 
 def test_an_interrupted_run_goes_on_and_ends_as_if_it_had_not_been(contrastive, tmp_path):
     folder = tmp_path / "killed"
-    settings = {**QUICK, "output_dir": str(folder), "seed": 1, "save_steps": 2}
-    done = subprocess.run(
-        [sys.executable, "-c", KILLED.replace("{settings!r}", repr(settings))],
-        capture_output=True,
-        text=True,
-        env={**__import__("os").environ, "PYTHONPATH": ":".join(sys.path), "OMP_NUM_THREADS": "1"},
-        timeout=300,
-    )
-    assert done.returncode == -signal.SIGKILL, done.stderr[-9000:]
+    killed = Copy(partial(run_until_killed, folder, seed=1, save_steps=2), output=tmp_path / "printed.txt")
+    assert killed.end() == -signal.SIGKILL, killed.printed()
     assert not (folder / "metrics.json").exists()
     resumed = run(folder, seed=1, save_steps=2, resume_from_checkpoint="last")
-    for name, value in contrastive.metrics.items():
-        if name.startswith(("test_", "validation_")):
-            assert resumed.metrics[name] == pytest.approx(value, abs=1e-6), name
+    judged = {name: value for name, value in resumed.metrics.items() if name.startswith(("test_", "validation_"))}
+    assert {**contrastive.metrics, **judged} == same_as(contrastive)
 
 
 def test_where_no_bars_are_wanted_every_log_is_a_plain_line(tmp_path, capfd):
@@ -400,12 +390,15 @@ def test_a_classifier_that_was_trained_on_cleaned_texts_cleans_by_itself(tmp_pat
     classify = pipeline("text-classification", model=str(result.folder / "classifier"), top_k=None, device="cpu")
     text = load_corpus("toy_text")["test"]["text"][0]
     shouted = f"  {text.upper()} <>"
-    assert classify([shouted]) == classify([clean_text(shouted)])
+    found, expected = (
+        {hit["label"]: hit["score"] for hit in classify([words])[0]} for words in (shouted, clean_text(shouted))
+    )
+    assert found == pytest.approx(expected, abs=1e-6)
 
 
 def test_a_pipeline_cuts_texts_where_training_did(contrastive):
     predictor = Predictor(contrastive.folder)
     text = load_corpus("toy_text")["test"]["text"][0]
-    assert torch.equal(
-        torch.from_numpy(predictor.probabilities([text * 50])), torch.from_numpy(predictor.probabilities([text]))
-    ) == (len(AutoTokenizer.from_pretrained(Path(contrastive.folder) / "classifier").tokenize(text)) >= 23)
+    assert np.allclose(predictor.probabilities([text * 50]), predictor.probabilities([text]), atol=1e-6) == (
+        len(AutoTokenizer.from_pretrained(Path(contrastive.folder) / "classifier").tokenize(text)) >= 23
+    )

@@ -32,7 +32,7 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """Run code; without the package, importing it fails."""
     code = textwrap.dedent(code) if package else WITHOUT_PACKAGE + textwrap.dedent(code)
-    variables = {**os.environ, "PYTHONPATH": str(SOURCE) if package else "", "OMP_NUM_THREADS": "1", **env}
+    variables = {**os.environ, "PYTHONPATH": str(SOURCE) if package else "", **env}
     done = subprocess.run(
         [sys.executable, "-c", code, *map(str, arguments)], env=variables, capture_output=True, text=True, cwd=cwd
     )

@@ -249,7 +249,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self.server.stall_upload.is_set():
             self.rfile.read(int(self.headers["Content-Length"]) // 2)
             self.server.stalled.set()
-            self.connection.settimeout(20)
+            self.connection.settimeout(1800)
             self.rfile.read()  # until the sender goes away
             self.close_connection = True
             return None

@@ -348,8 +348,8 @@ def test_the_code_on_every_kind_of_card_runs_as_it_stands(text, image, server, t
         "plain-images": lambda folder: export_encoder(image.model, folder, image.processor),
         "plain-classifier": lambda folder: export_classifier(one_head, folder, text.processor),
         "onnx": lambda folder: (
-            export_onnx(text.result.classifier, folder / "model.onnx"),
             text.processor.save_pretrained(folder),
+            shutil.copy(tmp_path / "classifier" / "model.onnx", folder),  # exporting takes seconds
         ),
         "onnx-image": lambda folder: (
             export_onnx(image.model, folder / "model.onnx"),

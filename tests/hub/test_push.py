@@ -8,7 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
-import time
+import threading
 import traceback
 from pathlib import Path
 
@@ -17,6 +17,7 @@ import pytest
 import torch
 from huggingface_hub.utils import logging as hub_logging
 
+from copies import HANGS
 from hf_mlcl import ContrastiveMultiLabelTrainer, MLCLModel
 from hf_mlcl.data import TextCollator
 from hf_mlcl.evaluation.feature_cache import FeatureCache
@@ -116,17 +117,17 @@ def test_a_push_whose_commit_is_cut_off_changes_nothing_and_repeated_is_complete
 
 
 def test_a_push_that_is_killed_while_it_uploads_changes_nothing_and_repeated_is_complete(server, encoder, tmp_path):
-    """In processes of their own, which know of this Hub by HF_ENDPOINT."""
+    """In a process of its own, which knows of this Hub by HF_ENDPOINT."""
     code = "import sys; from hf_mlcl.hub import push_folder; push_folder(sys.argv[1], 'encoder')"
-    environment = server.environment(tmp_path / "cache")
-    variables = {**os.environ, "PYTHONPATH": str(SOURCE), **environment}
+    variables = {**os.environ, "PYTHONPATH": str(SOURCE), **server.environment(tmp_path / "cache")}
     server.stall_upload.set()
     with subprocess.Popen([sys.executable, "-c", code, str(encoder)], env=variables) as pushing:
-        assert server.stalled.wait(120), "half of a file has arrived"
+        assert server.stalled.wait(HANGS), "half of a file has arrived"
         pushing.kill()
     assert arrived(server) == {}
     server.stall_upload.clear()
-    run(code, encoder, **environment)
+    with server.here(tmp_path / "cache"):
+        push_folder(encoder, "encoder")
     assert arrived(server) == as_sent(encoder)
 
 
@@ -192,7 +193,7 @@ def test_trainers_push_the_model_with_its_card_and_nothing_else(server, text, tm
         with server.here(tmp_path.parent / "cache"):
             commit = trainer.push_to_hub(license="apache-2.0", dataset_tags=f"{USER}/colours")
             trainer.create_model_card()
-            assert trainer.push_to_hub("Again", blocking=False).result(timeout=60)
+            assert trainer.push_to_hub("Again", blocking=False).result(timeout=HANGS)
     finally:
         trainer.args.hub_model_id = trainer.args.hub_token = trainer.hub_model_id = None
         trainer.args.output_dir = before
@@ -230,12 +231,8 @@ def test_pushes_while_training_leave_the_token_at_home(server, text, tmp_path, s
             processing_class=text.processor,
         )
         trainer.train()
-        deadline = time.monotonic() + 60
-        while trainer.push_in_progress is None or not trainer.push_in_progress.is_done():
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
         for job in trainer.push_in_progress.jobs:
-            job.result()
+            job.result(timeout=HANGS)
     repository = server.repositories["model", f"{USER}/live"]
     assert repository.private
     assert {"config.json", "model.safetensors", "tokenizer.json"} <= repository.files.keys()
@@ -270,13 +267,15 @@ def test_a_checkpoint_arrives_though_the_trainer_deletes_it_meanwhile(server, te
             trainer.save_model(str(folder), _internal_call=True)
             (folder / "optimizer.pt").write_text(f"step {step}")
             trainer.state.global_step = step
-            trainer._hub.run_as_future(time.sleep, 0.2)  # so that its turn comes when it is gone
+            gone = threading.Event()
+            trainer._hub.run_as_future(gone.wait, HANGS)  # so that its turn comes when it is gone
             trainer._push_from_checkpoint(str(folder))
             shutil.rmtree(folder)
+            gone.set()
             checkpoints.append(folder.name)
         for job in trainer.push_in_progress.jobs:
-            job.result(timeout=60)
-        trainer._hub.run_as_future(int).result(timeout=60)  # comes after all that belongs to those before it
+            job.result(timeout=HANGS)
+        trainer._hub.run_as_future(int).result(timeout=HANGS)  # comes after all that belongs to those before it
     repository = server.repositories["model", f"{USER}/live"]
     for name in checkpoints:
         assert repository.files[f"{name}/optimizer.pt"] == f"step {name[-1]}".encode()
@@ -294,8 +293,8 @@ def test_a_push_that_fails_while_training_is_reported_and_training_goes_on(serve
         (tmp_path / "run" / "checkpoint-1" / "model.safetensors").unlink()
         trainer._push_from_checkpoint(str(tmp_path / "run" / "checkpoint-1"))
         (job,) = trainer.push_in_progress.jobs
-        assert job.exception(timeout=60) is not None
-        trainer._hub.run_as_future(int).result(timeout=60)  # comes after all that belongs to the one before it
+        assert job.exception(timeout=HANGS) is not None
+        trainer._hub.run_as_future(int).result(timeout=HANGS)  # comes after all that belongs to the one before it
     assert "The push 'Training in progress, step 0' has failed, and training goes on" in caplog.text
     assert TOKEN not in caplog.text
     assert not list((tmp_path / "run").glob(".push-*"))
@@ -305,7 +304,7 @@ def test_a_push_that_fails_while_training_is_reported_and_training_goes_on(serve
 @pytest.mark.distributed
 def test_several_ranks_write_one_card_and_push_once(server, tmp_path):
     worker = Path(__file__).with_name("distributed_push.py")
-    variables = {**os.environ, **server.environment(tmp_path / "cache"), "OMP_NUM_THREADS": "1"}
+    variables = {**os.environ, **server.environment(tmp_path / "cache")}
     variables["PYTHONPATH"] = os.pathsep.join([str(SOURCE), str(worker.parents[1])])
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
     done = subprocess.run([*command, str(worker), str(tmp_path / "run")], env=variables, capture_output=True, text=True)

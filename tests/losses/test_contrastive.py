@@ -69,7 +69,7 @@ def test_float32_is_within_1e_5_of_the_naive_loops(name, settings_, chunk_size):
 
 
 @each_variant
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_any_labels_and_chunk_size_give_what_the_naive_loops_give(name, settings_, data):
     y = labels_for(name, data.draw(multi_hot()))
@@ -103,7 +103,7 @@ def test_class_ids_and_one_hot_rows_are_the_same_to_supcon():
     ids = torch.tensor([0, 2, 0, -100, 2, 1])
     one_hot = torch.zeros(6, 3).scatter_(1, ids.clamp(min=0).unsqueeze(1), (ids >= 0).float().unsqueeze(1))
     z = torch.randn(6, 4)
-    assert build_loss("supcon")(z, ids) == build_loss("supcon")(z, one_hot)
+    assert relative_error(build_loss("supcon")(z, ids), build_loss("supcon")(z, one_hot)) <= 1e-6
 
 
 # The gradient ------------------------------------------------------------------------------------------------------
@@ -298,14 +298,15 @@ def test_autocast_does_not_touch_the_computation(name, dtype):
     with torch.autocast("cpu", dtype=dtype):
         got = value_and_gradients(build_loss(name), z, y, c)
     for mine, theirs in zip(got, expected, strict=True):
-        assert torch.equal(mine, theirs)
+        assert relative_error(mine, theirs) <= 1e-6  # half precision would differ by a thousandth
 
 
 @each_loss
 def test_non_contiguous_inputs_give_the_same(name):
+    """Within rounding: in which order a matrix product adds depends on the processor and on the layout in memory."""
     z, y, c = batch(name, rows=7, num_labels=4, dim=5)
-    loss = build_loss(name)
-    assert loss(z.T.contiguous().T, y.T.contiguous().T, c.repeat(1, 2)[:, :5]) == loss(z, y, c)
+    got = build_loss(name)(z.T.contiguous().T, y.T.contiguous().T, c.repeat(1, 2)[:, :5])
+    assert relative_error(got, build_loss(name)(z, y, c)) <= 1e-12
 
 
 @each_loss
@@ -342,14 +343,14 @@ def test_targets_of_another_shape_are_refused():
 
 def test_prototypes_are_ignored_where_a_loss_has_none():
     z, y, c = batch("base", rows=5, num_labels=3, dim=4)
-    assert build_loss("base")(z, y, c) == build_loss("base")(z, y)
+    assert relative_error(build_loss("base")(z, y, c), build_loss("base")(z, y)) <= 1e-12
 
 
 def test_evaluation_without_gradient_gives_the_same_value():
     z, y, c = batch("reg", rows=8, num_labels=4, dim=4)
     with torch.no_grad():
         without = build_loss("reg")(z, y, c)
-    assert without == build_loss("reg")(z.requires_grad_(), y, c).detach()
+    assert relative_error(without, build_loss("reg")(z.requires_grad_(), y, c).detach()) <= 1e-12
 
 
 # Statistics ----------------------------------------------------------------------------------------------------------
@@ -378,7 +379,7 @@ def test_statistics_are_what_loops_over_the_pairs_count(chunk_size):
     assert got["positive_similarity"].item() == pytest.approx(sum(positive_cosines) / len(positive_cosines))
     assert got["negative_similarity"].item() == pytest.approx(sum(negative_cosines) / len(negative_cosines))
     assert got["anchors_without_positives"].item() == pytest.approx(1 / 12)  # the row without a label
-    assert parts.mean() == build_loss("reg", chunk_size=chunk_size)(z, y, c)
+    assert relative_error(parts.mean(), build_loss("reg", chunk_size=chunk_size)(z, y, c)) <= 1e-12
 
 
 def test_statistics_must_be_asked_for():

@@ -31,7 +31,7 @@ def value_and_gradient(loss, x, y):
 
 
 @each_variant
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_value_and_gradient_equal_the_naive_formula(name, settings_, data):
     y = labels_for(name, data.draw(multi_hot()))
@@ -102,7 +102,7 @@ def test_cross_entropy_takes_class_ids_or_one_hot_and_skips_rows_without_a_class
     x, ids = torch.randn(4, 3), torch.tensor([2, -100, 0, 0])
     one_hot = torch.tensor([[0, 0, 1], [0, 0, 0], [1, 0, 0], [1, 0, 0]])
     loss = build_loss("cross_entropy")
-    assert loss(x, ids) == loss(x, one_hot)
+    assert loss(x, ids).item() == pytest.approx(loss(x, one_hot).item())
     assert loss(x, ids).item() == pytest.approx(torch.nn.functional.cross_entropy(x[[0, 2, 3]], ids[[0, 2, 3]]).item())
     assert loss(x, torch.full((4,), -100)) == 0
 

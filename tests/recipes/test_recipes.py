@@ -14,6 +14,7 @@ import pytest
 from PIL import Image
 from transformers import AutoModel, pipeline
 
+from copies import all_went_well, run_ranks
 from experiments import tiny
 from hf_mlcl import MLCLModel
 from hf_mlcl.experiments import study_recipe
@@ -106,29 +107,45 @@ def test_a_loss_on_logits_is_trained_and_judged_by_its_own_protocol(corpus, loss
     assert config["problem_type"] == f"{expected}_classification"
 
 
-@pytest.mark.distributed
-@pytest.mark.parametrize("corpus", ["aapd", "voc2007"])
-def test_recipe_on_two_ranks_shares_the_batch_and_writes_once(corpus, tmp_path, backbones):
+def by_torchrun(corpus, argv, folder):
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", "--rdzv-backend=c10d"]
     command += ["--rdzv-endpoint=localhost:0", str(RECIPE_FOLDER / f"{RECIPES[corpus]}.py")]
     environment = os.environ | {
-        "OMP_NUM_THREADS": "1",
         "PYTHONPATH": os.pathsep.join([str(TESTS.parent / "src"), *sys.path]),
-        "HF_DATASETS_CACHE": str(tmp_path / "cache"),
-        "TOKENIZERS_PARALLELISM": "false",
+        "HF_DATASETS_CACHE": str(folder / "cache"),
     }
-    done = subprocess.run(
-        [*command, *arguments(corpus, tmp_path, backbones, export=True)],
-        env=environment,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=400,
-    )
+    done = subprocess.run([*command, *argv], env=environment, cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-9000:]
+    return done.stdout
+
+
+def rank_of_a_copy(corpus, argv, folder):
+    os.chdir(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(datasets.config, "HF_DATASETS_CACHE", folder / "cache")
+        run(corpus, argv, patch)
+
+
+def by_copies(corpus, argv, folder):
+    copies = run_ranks(rank_of_a_copy, corpus, argv, folder, ranks=2, folder=folder)
+    assert all_went_well(copies)
+    return "".join(copy.output.read_text() for copy in copies)
+
+
+@pytest.mark.distributed
+@pytest.mark.parametrize(
+    ("corpus", "launch"),
+    [
+        ("aapd", by_copies),
+        pytest.param("aapd", by_torchrun, marks=pytest.mark.slow),
+        pytest.param("voc2007", by_torchrun, marks=pytest.mark.slow),
+    ],
+)
+def test_recipe_on_two_ranks_shares_the_batch_and_writes_once(corpus, launch, tmp_path, backbones):
+    printed = launch(corpus, arguments(corpus, tmp_path, backbones, export=True), tmp_path)
     content = check_output(tmp_path / "run", corpus)
     assert content["settings"]["per_device_train_batch_size"] == 4
-    assert done.stdout.count("Encoder, classifier and metrics.json are in") == 1
+    assert printed.count("Encoder, classifier and metrics.json are in") == 1
     assert (tmp_path / "run" / "backbone" / "README.md").is_file()
 
 

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 
@@ -34,7 +35,7 @@ def scores(run: Run) -> dict[str, float]:
 
 def note(run: Run, what: str) -> None:
     with open(os.environ["JOURNAL"], "a") as journal:
-        journal.write(f"{what} {run.id} {os.getpid()} {time.time()}\n")
+        journal.write(f"{what} {run.id} {os.getpid()} {os.getppid()}\n")
 
 
 def journal(path: Path, what: str) -> list[str]:
@@ -43,9 +44,23 @@ def journal(path: Path, what: str) -> list[str]:
     return [line.split()[1] for line in lines if line.startswith(what)]
 
 
+def workers(path: Path) -> set[str]:
+    """The processes that runs were begun by, where each worker copies itself for them."""
+    return {line.split()[3] for line in path.read_text().splitlines() if line.startswith("began")}
+
+
 def quick_runner(run: Run, folder: Path):
+    """Takes a moment; all runs after the first HOLD_AFTER ones take until they are killed.
+
+    With WORKERS, runs wait until so many workers have begun one.
+    """
     note(run, "began")
-    time.sleep(float(os.environ.get("RUN_SECONDS", SECONDS)))
+    path = Path(os.environ["JOURNAL"])
+    while len(journal(path, "began")) > int(os.environ.get("HOLD_AFTER", sys.maxsize)):
+        time.sleep(0.01)
+    while len(workers(path)) < int(os.environ.get("WORKERS", "1")):
+        time.sleep(0.01)
+    time.sleep(SECONDS)
     trouble = json.loads(os.environ.get("TROUBLE", "{}")).get(run.loss)
     if trouble == "raise":
         raise RuntimeError("the loss is not a number")

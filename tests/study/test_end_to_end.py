@@ -2,39 +2,65 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import random
 import signal
-import subprocess
-import sys
-import time
 
 import pandas as pd
 import pytest
+from transformers import Trainer
 
+import hf_mlcl.study.runner
+from copies import Copy, all_went_well
+from hf_mlcl.cli.study import study_app
 from hf_mlcl.study import WorkList
 
 FILE = """
 defaults:
-  max_train_samples: 64
-  max_eval_samples: 32
+  max_train_samples: 32
+  max_eval_samples: 16
   num_train_epochs: 2
   global_batch_size: 16
-  linear_epochs: 3
+  linear_epochs: 2
   save_strategy: steps
   eval_strategy: steps
-  save_steps: 3
-  eval_steps: 3
+  save_steps: 1
+  eval_steps: 1
   logging_steps: 1
   use_cpu: true
 corpora: [toy_text, toy_images]
-losses: [bce, wo_reg, reg]
+losses: [bce, reg]
 seeds: [0, 1]
 keep: results
 """
-RUNS = 2 * 3 * 2
+RUNS = 2 * 2 * 2
 VOLATILE = ("seconds.", "machine.", "started", "finished", "attempts", "setting.logging_dir", "setting.output_dir")
 PLACES = ("setting.resume_from_checkpoint", "setting.run_name", "setting.local_rank")
+DECIDED = ("f1", "precision", "recall", "hamming_loss", "accuracy", "mAP")
+
+
+def work(file, folder, die_at):
+    """What the program does, but that runs are copies of the worker, which has the imports behind it.
+
+    At a step of training or evaluation, counted over all runs, a run kills its worker.
+    """
+    context = multiprocessing.get_context("fork")
+    hf_mlcl.study.runner._context = lambda devices, runner: context
+    steps = context.Value("i", 0)
+
+    def dying(step):
+        def stepped(*args, **kwargs):
+            with steps.get_lock():
+                steps.value += 1
+                if steps.value == die_at:
+                    os.kill(os.getppid(), signal.SIGKILL)
+            return step(*args, **kwargs)
+
+        return stepped
+
+    Trainer.training_step, Trainer.prediction_step = dying(Trainer.training_step), dying(Trainer.prediction_step)
+    study_app(["run", str(file), "--set", f"output_dir={folder}"])
 
 
 @pytest.fixture
@@ -42,11 +68,8 @@ def start(tmp_path):
     path = tmp_path / "study.yaml"
     path.write_text(FILE)
 
-    def start(name):
-        code = "from hf_mlcl.cli.study import study_app; study_app()"
-        command = [sys.executable, "-c", code, "run", str(path), "--set", f"output_dir={tmp_path / name}"]
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
-        return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    def start(folder, who=0, die_at=-1):
+        return Copy(work, path, folder, die_at, output=tmp_path / f"{folder.name} {who}.txt")
 
     return start
 
@@ -64,31 +87,26 @@ def finished(folder) -> dict[str, bytes]:
 def test_killed_three_times_or_shared_by_two_workers_a_study_ends_with_the_same_table(start, tmp_path):
     shared, killed = tmp_path / "shared", tmp_path / "killed"
 
-    workers = [start("shared") for _ in range(2)]
-    outputs = [worker.communicate(timeout=600)[0] for worker in workers]
-    assert [worker.returncode for worker in workers] == [0, 0], outputs
+    assert all_went_well([start(shared, who) for who in range(2)])
     study = WorkList(shared).study()
     assert [WorkList(shared).status(run).attempts for run in study.runs] == [1] * RUNS  # none was done twice
 
     before: dict[str, bytes] = {}
-    for kill in range(1, 4):
-        worker = start("killed")
-        while len(finished(killed)) < 3 * kill - 2:
-            assert worker.poll() is None, worker.communicate()[0]
-            time.sleep(0.01)
-        time.sleep(random.uniform(0, 1.5))
-        worker.send_signal(signal.SIGKILL)
-        worker.communicate()
+    for _ in range(3):
+        worker = start(killed, die_at=random.randint(10, 30))
+        assert worker.end() == -signal.SIGKILL, worker.printed()
         now = finished(killed)
         assert before.items() <= now.items()  # nothing is lost, nothing is done again
         before = now
     assert len(before) < RUNS, "the study must have been killed before its end"
-    worker = start("killed")
-    output, _ = worker.communicate(timeout=600)
-    assert worker.returncode == 0, output
+    assert all_went_well([start(killed)])
     assert before.items() <= finished(killed).items()
 
     undisturbed, restarted = comparable(shared), comparable(killed)
     assert {"test_macro_f1", "validation_micro_f1", "alignment", "setting.learning_rate"} <= set(undisturbed.columns)
-    pd.testing.assert_frame_equal(restarted, undisturbed, check_exact=True)
+    # Weights agree but for rounding. A decision that it turns shows in scores of decisions, and there alone.
+    decided = [name for name in undisturbed.columns if name.endswith(DECIDED)]
+    pd.testing.assert_frame_equal(restarted[decided], undisturbed[decided], rtol=0, atol=0.02)
+    rest = [name for name in undisturbed.columns if name not in decided]
+    pd.testing.assert_frame_equal(restarted[rest], undisturbed[rest], rtol=1e-4, atol=1e-5)
     assert restarted["test_macro_f1"].nunique() > 1

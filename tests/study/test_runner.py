@@ -15,11 +15,12 @@ import psutil
 import pytest
 
 import hf_mlcl.study.runner
+from copies import HANGS
 from hf_mlcl.study import WorkList, run_study
 from hf_mlcl.study.execution import expanded
 from hf_mlcl.study.table import study_table
 from hf_mlcl.study.worklist import Worker
-from study.quick import journal, make_study, quick_runner, scores
+from study.quick import SECONDS, journal, make_study, quick_runner, scores
 
 FORK = multiprocessing.get_context("fork")
 
@@ -50,8 +51,8 @@ def _work(study, workers, environment):
     run_study(study, workers=workers, runner=quick_runner)
 
 
-def wait_until(condition, seconds=60):
-    end = time.monotonic() + seconds
+def wait_until(condition):
+    end = time.monotonic() + HANGS
     while not condition():
         assert time.monotonic() < end, "waited in vain"
         time.sleep(0.01)
@@ -107,9 +108,9 @@ def test_failed_runs_are_tried_again_only_on_demand_and_once(tmp_path, notes):
 
 
 def test_two_workers_started_at_once_never_do_the_same_run_twice(study, notes):
-    workers = [start_worker(study, workers=2) for _ in range(2)]
+    workers = [start_worker(study, workers=2, WORKERS="2") for _ in range(2)]
     for worker in workers:
-        worker.join(60)
+        worker.join(HANGS)
     assert [worker.exitcode for worker in workers] == [0, 0]
     assert Counter(journal(notes, "began")) == Counter(run.id for run in study.runs)
     assert set(study_table(study)["attempts"]) == {1}
@@ -121,9 +122,9 @@ def test_killed_again_and_again_it_ends_with_every_run_and_repeats_none_that_was
     work_list = WorkList(study.output_dir)
     kept: dict[str, str] = {}
     for kills in range(1, 6):
-        worker = start_worker(study, RUN_SECONDS="0.2")
+        worker = start_worker(study, HOLD_AFTER=str(2 * kills))  # so that it ends with none of the kills too late
         wait_until(lambda kills=kills: len(journal(notes, "began")) >= 2 * kills)
-        time.sleep(random.uniform(0, 0.2))
+        time.sleep(random.uniform(0, 2 * SECONDS))  # at any moment from the beginning of a run to that of the next
         worker.kill()
         worker.join()
         assert worker.exitcode == -signal.SIGKILL
@@ -132,7 +133,7 @@ def test_killed_again_and_again_it_ends_with_every_run_and_repeats_none_that_was
         kept = finished
     assert len(kept) < len(study.runs), "there must be something left to do"
     worker = start_worker(study)
-    worker.join(60)
+    worker.join(HANGS)
     assert worker.exitcode == 0
     results = {run.id: result for run, result in work_list.results(study.runs)}
     assert {run.id: results[run.id]["metrics"] for run in study.runs} == {run.id: scores(run) for run in study.runs}
@@ -140,7 +141,7 @@ def test_killed_again_and_again_it_ends_with_every_run_and_repeats_none_that_was
 
 
 def test_a_runs_process_ends_with_its_worker(study, notes):
-    worker = start_worker(study, RUN_SECONDS="60")
+    worker = start_worker(study, HOLD_AFTER="0")
     wait_until(lambda: journal(notes, "began"))
     process = psutil.Process(int(notes.read_text().split()[2]))
 
@@ -151,16 +152,16 @@ def test_a_runs_process_ends_with_its_worker(study, notes):
     assert not has_ended()
     worker.kill()
     worker.join()
-    wait_until(has_ended, seconds=10)
+    wait_until(has_ended)
     assert has_ended()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_worker_that_is_asked_to_stop_gives_its_runs_back(study, notes, number):
-    worker = start_worker(study, RUN_SECONDS="60")
+    worker = start_worker(study, HOLD_AFTER="0")
     wait_until(lambda: journal(notes, "began"))
     os.kill(worker.pid, number)
-    worker.join(30)
+    worker.join(HANGS)
     (folder,) = {path.parent for path in study.output_dir.glob("runs/*/attempt-1.json")}
     assert json.loads((folder / "ended-1.json").read_text())["ending"] == "interrupted"
     assert set(study_table(study)["state"]) == {"waiting"}

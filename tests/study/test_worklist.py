@@ -12,6 +12,7 @@ import time
 import psutil
 import pytest
 
+from copies import HANGS
 from hf_mlcl.study import StudyError, WorkList
 from hf_mlcl.study.worklist import Worker, read_json, write_json
 from study.made import result
@@ -21,7 +22,7 @@ from study.quick import make_study
 @pytest.fixture
 def planned(tmp_path):
     study = make_study(tmp_path)
-    work_list = WorkList(tmp_path, lease=5)
+    work_list = WorkList(tmp_path, lease=3600)
     work_list.plan(study)
     return study, work_list
 
@@ -75,7 +76,7 @@ def test_of_many_processes_that_claim_every_run_at_once_each_run_goes_to_exactly
     processes = [context.Process(target=_claim_all, args=(tmp_path, study, together, queue)) for _ in range(6)]
     for process in processes:
         process.start()
-    claimed = [queue.get(timeout=60) for _ in processes]
+    claimed = [queue.get(timeout=HANGS) for _ in processes]
     for process in processes:
         process.join()
     assert sorted(run_id for each in claimed for run_id in each) == sorted(run.id for run in study.runs)
@@ -110,7 +111,7 @@ def test_a_worker_that_cannot_be_seen_is_dead_only_when_its_lease_has_run_out(pl
     study, work_list = planned
     claim = work_list.claim(study.runs[0], elsewhere())
     assert work_list.status(study.runs[0]).state == "running"
-    old = time.time() - 60
+    old = time.time() - 4000
     os.utime(claim.path, (old, old))
     assert work_list.status(study.runs[0]).state == "waiting"
     assert claim.beat()

@@ -1,12 +1,8 @@
-"""Trains a few steps with several losses and saves every step's loss and gradients. Started by torchrun in the tests.
-
-Usage: torchrun --nproc_per_node W distributed_worker.py OUTPUT GLOBAL_BATCH
-"""
+"""Trains a few steps with several losses and saves every step's loss and gradients. Called by tests on every rank."""
 
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
 
 import torch
@@ -106,7 +102,3 @@ def main(output: str, global_batch: int) -> None:
     if not dist.is_initialized() or dist.get_rank() == 0:
         torch.save(results, output)
     PartialState().destroy_process_group()
-
-
-if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))

@@ -1,12 +1,8 @@
-"""Evaluates linearly, twice, with a folder of features of which rank 1 knows nothing. Started by torchrun in the tests.
-
-Usage: torchrun --nproc_per_node W linear_evaluation_worker.py FOLDER
-"""
+"""Evaluates linearly, twice, with a folder of features of which rank 1 knows nothing. Called by tests on each rank."""
 
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
 import torch
@@ -38,7 +34,3 @@ def main(folder: Path) -> None:
 
 def stack(rows: list[dict]) -> dict:
     return {name: torch.tensor([row[name] for row in rows]) for name in rows[0]}
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))

@@ -1,14 +1,12 @@
 """Trains a small model, dying by SIGKILL at a given step or going on from the last checkpoint.
 
-Usage: python -m training.resume_worker KIND FOLDER DIE_AT
-KIND is text, vision, or ranks: texts on the ranks that torchrun started, with an incomplete last batch.
+A kind is text, vision, or ranks: texts on several ranks, with an incomplete last batch.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-import sys
 from pathlib import Path
 
 import torch
@@ -30,7 +28,6 @@ class DieAt(TrainerCallback):
 
 
 def main(kind: str, folder: str, die_at: int) -> None:
-    torch.set_num_threads(1)
     text = kind != "vision"
     ranks = int(os.environ.get("WORLD_SIZE", "1"))
     model, rows = (text_model(dropout=0.2), text_rows(37)) if text else (image_model(), image_rows(40))
@@ -43,17 +40,15 @@ def main(kind: str, folder: str, die_at: int) -> None:
         num_train_epochs=3,
         save_steps=4,
         learning_rate=1e-3,
+        adam_epsilon=1e-3,  # where a gradient is nothing but rounding, as of the bias of keys, a weight stays
         report_to="none",
         disable_tqdm=True,
         use_cpu=True,
     )
     trainer = ContrastiveMultiLabelTrainer(model, args, train_dataset=rows, callbacks=[DieAt(die_at)])
-    last = get_last_checkpoint(folder) if Path(folder).is_dir() else None
-    trainer.train(resume_from_checkpoint=last)
+    if trainer.is_world_process_zero():
+        torch.save(trainer.model.state_dict(), Path(folder) / "first.pt")
+    trainer.train(resume_from_checkpoint=get_last_checkpoint(folder))
     if trainer.is_world_process_zero():
         torch.save(trainer.model.state_dict(), Path(folder) / "final.pt")
     PartialState().destroy_process_group()
-
-
-if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))

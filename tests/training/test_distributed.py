@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 
+from copies import all_went_well, run_ranks
+from training import distributed_worker
 from training.distributed_worker import CASES
 
-TESTS = Path(__file__).parents[1]
 GLOBAL_BATCH = 12
 
 
@@ -20,14 +16,10 @@ GLOBAL_BATCH = 12
 def results(tmp_path_factory):
     """What one, two and three ranks recorded."""
     folder = tmp_path_factory.mktemp("ranks")
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path])}
     found = {}
     for ranks in (1, 2, 3):
-        output = folder / f"{ranks}.pt"
-        command = [sys.executable, "-m", "torch.distributed.run", f"--nproc_per_node={ranks}", "--rdzv-backend=c10d"]
-        command += ["--rdzv-endpoint=localhost:0", "-m", "training.distributed_worker", str(output), str(GLOBAL_BATCH)]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=folder, timeout=300)
-        assert done.returncode == 0, done.stderr[-9000:]
+        output = str(folder / f"{ranks}.pt")
+        assert all_went_well(run_ranks(distributed_worker.main, output, GLOBAL_BATCH, ranks=ranks, folder=folder))
         found[ranks] = torch.load(output)
     return found
 

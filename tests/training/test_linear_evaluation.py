@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import copy
-import os
 import random
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,6 +17,7 @@ from transformers import (
     pipeline,
 )
 
+from copies import all_went_well, run_ranks
 from hf_mlcl import ContrastiveMultiLabelTrainer, ContrastiveTrainingArguments, MLCLConfig, MLCLModel
 from hf_mlcl.data import ImageCollator, TextCollator, image_transform, tokenize, word_tokenizer
 from hf_mlcl.evaluation import LinearEvaluationConfig
@@ -43,6 +40,11 @@ def arguments(folder):
     return ContrastiveTrainingArguments(
         folder, max_steps=3, report_to="none", disable_tqdm=True, use_cpu=True, remove_unused_columns=False
     )
+
+
+def same_weights(first, second):
+    """But for rounding, which optimisers enlarge where a gradient is almost nothing."""
+    return torch.allclose(first.weight, second.weight, rtol=1e-4, atol=1e-5)
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +118,7 @@ def test_cached_features_are_used_until_weights_or_data_change(text_case, tmp_pa
     first = trainer.linear_evaluate(*data, config=GRID, cache_dir=tmp_path)
     again = trainer.linear_evaluate(*data, config=GRID, cache_dir=tmp_path)
     assert len(calls) == 3
-    assert again.metrics == first.metrics
+    assert again.metrics == pytest.approx(first.metrics, abs=1e-6)
     with torch.no_grad():
         next(trainer.model.backbone.parameters()).add_(0.01)
     trainer.linear_evaluate(*data, config=GRID, cache_dir=tmp_path)
@@ -181,16 +183,16 @@ class TestAugmentedPasses:
             assert features.shape == plain.shape
             # Identity is one of RandAugment's fourteen operations: a few rows may stay as they were.
             assert sum(np.allclose(a, b, atol=1e-5) for a, b in zip(features, plain, strict=True)) < self.ROWS / 2
-        assert not any(np.array_equal(passes[i], passes[j]) for i, j in ((0, 1), (0, 2), (1, 2)))
-        np.testing.assert_array_equal(validation, plain)
-        np.testing.assert_array_equal(test, plain)
+        assert not any(np.allclose(passes[i], passes[j], atol=1e-5) for i, j in ((0, 1), (0, 2), (1, 2)))
+        np.testing.assert_allclose(validation, plain, atol=1e-5)
+        np.testing.assert_allclose(test, plain, atol=1e-5)
 
     def test_the_same_seed_draws_the_same_passes_and_leaves_the_random_numbers_of_training_alone(self, case):
         trainer, data = case
         first = trainer.linear_evaluate(data, data, config=GRID, augmented_passes=2)
         torch.manual_seed(8)
         again = trainer.linear_evaluate(data, data, config=GRID, augmented_passes=2)
-        assert torch.equal(first.weight, again.weight)
+        assert same_weights(first, again)
         before = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].tolist()  # noqa: NPY002
         trainer.features_and_labels(data, 1)
         assert torch.equal(torch.get_rng_state(), before[0])
@@ -198,7 +200,7 @@ class TestAugmentedPasses:
         assert np.random.get_state()[1].tolist() == before[2]  # noqa: NPY002
         trainer.args.seed += 1
         other = trainer.linear_evaluate(data, data, config=GRID, augmented_passes=2)
-        assert not torch.equal(other.weight, first.weight)
+        assert not same_weights(other, first)
 
     def test_each_pass_has_a_place_of_its_own_in_the_cache(self, case, tmp_path, monkeypatch):
         trainer, data = case
@@ -217,8 +219,8 @@ class TestAugmentedPasses:
         trainer.args.seed += 1
         trainer.linear_evaluate(data, data, config=GRID, cache_dir=cache, augmented_passes=1)
         assert calls == [1, 2, None, 3, 1]
-        assert torch.equal(first.weight, fresh.weight)
-        assert not torch.equal(first.weight, more.weight)
+        assert same_weights(first, fresh)
+        assert not same_weights(first, more)
 
     def test_passes_that_are_all_the_same_are_reported(self, case):
         trainer, data = case
@@ -265,15 +267,10 @@ def test_data_without_labels_are_named(text_case):
 
 @pytest.mark.distributed
 def test_two_ranks_give_the_heads_of_one_process_though_one_of_them_finds_no_features_on_its_disk(tmp_path):
-    tests = Path(__file__).parents[1]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([str(tests), *sys.path])}
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", "--rdzv-backend=c10d"]
-    command += ["--rdzv-endpoint=localhost:0", "-m", "training.linear_evaluation_worker", str(tmp_path)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=tmp_path, timeout=120)
-    assert done.returncode == 0, done.stderr[-9000:]
-    linear_evaluation_worker.main(tmp_path)
+    for ranks in (1, 2):
+        assert all_went_well(run_ranks(linear_evaluation_worker.main, tmp_path, ranks=ranks, folder=tmp_path))
     one, two = (torch.load(tmp_path / f"{ranks}.pt") for ranks in (1, 2))
-    torch.testing.assert_close(two, one, atol=1e-5, rtol=0)
+    torch.testing.assert_close(two, one, atol=1e-5, rtol=1e-4)  # as above: ranks compute in smaller batches
 
 
 def test_no_row_is_left_out_of_the_features_where_training_drops_incomplete_batches(text_case):

@@ -323,9 +323,10 @@ class TestTraining:
         model, rows = text_model(), text_rows(16)
         plain = trainer_for(tmp_path, model, rows).extract_features(rows)
         half = trainer_for(tmp_path, model, rows, bf16=True)
-        assert 0 < np.abs(half.extract_features(rows) - plain).max() < 0.1
+        assert 1e-4 < np.abs(half.extract_features(rows) - plain).max() < 0.1
         half.evaluate()
-        assert np.array_equal(trainer_for(tmp_path, model, rows).extract_features(rows), plain)
+        again = trainer_for(tmp_path, model, rows).extract_features(rows)
+        assert np.allclose(again, plain, atol=1e-6)  # bf16 differs by a thousandth
 
     def test_a_loss_of_the_users_own_works_by_name(self, tmp_path, monkeypatch):
         monkeypatch.setattr(registry, "_LOSSES", dict(registry._LOSSES))
@@ -472,7 +473,7 @@ class TestEvaluation:
             args = arguments(tmp_path, eval_probe="ridge", eval_probe_samples=48)
             trainer = ContrastiveMultiLabelTrainer(text_model(), args, train_dataset=data, eval_dataset=rows)
             scores.append(trainer.evaluate()["eval_probe_micro_f1"])
-        assert scores[0] == scores[1]
+        assert scores[0] == pytest.approx(scores[1])
 
     def test_a_probe_without_training_rows_says_so(self, tmp_path):
         trainer = ContrastiveMultiLabelTrainer(

@@ -3,8 +3,8 @@
 0. **Frozen.** Training and validation rows are encoded once by the backbone as it is, and heads are fitted: a
    classifier exists, is scored and can be saved.
 1. **Fine-tuning** starts there: the classifier from those heads, the prototypes from the labels' names or means. Now and
-   then heads are fitted to the features of the moment and scored on validation; training stops once that has stopped
-   getting better.
+   then heads are fitted to the features of the moment and scored on validation; training stops once nothing gets
+   better.
 2. **The best** of all these on validation, stage 0 among them, is what remains.
 
 Scores are compared by `ranking_score`, which needs no thresholds.

@@ -22,7 +22,7 @@ from hf_mlcl.training import ContrastiveMultiLabelTrainer
 logger = logging.getLogger(__name__)
 
 FEWEST_STEPS = 5
-"""Less fine-tuning than this is not begun."""
+"""A time budget with room for fewer is not used for fine-tuning."""
 LONGEST = 4
 """A time budget is used for at most so many times the usual steps."""
 OPTIMIZER = 1.15
@@ -91,7 +91,7 @@ class Anytime:
             checkpoint: Where to go on, if an earlier training was interrupted.
         """
         steps = self._plan()
-        if steps < FEWEST_STEPS:
+        if steps == 0:
             self.tell("There is no time for fine-tuning: the classifier on the frozen encoder remains.")
             return {}
         self.trainer.args.max_steps = steps
@@ -130,8 +130,9 @@ class Anytime:
         if self.trainer.args.world_size > 1:  # clocks differ: one decides for all
             told = torch.tensor([steps], device=args.device)
             steps = int(self.trainer.accelerator.gather(told)[0])
-        if steps >= FEWEST_STEPS:
-            self.tell(f"Fine-tuning for {steps} steps at {pace:.2f} s, to end {minutes:g} minutes after the start.")
+        if steps < FEWEST_STEPS:
+            return 0
+        self.tell(f"Fine-tuning for {steps} steps at {pace:.2f} s, to end {minutes:g} minutes after the start.")
         return steps
 
     def _priors(self) -> Mapping[str, Tensor]:

@@ -6,6 +6,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,6 +17,7 @@ from hf_mlcl.experiments.evaluating import Array, Evaluated, evaluate_stages, st
 from hf_mlcl.experiments.inputs import Inputs
 from hf_mlcl.experiments.output_folder import OutputFolder
 from hf_mlcl.experiments.stages import LOOK_ROWS, LOOKS, Stage, Stages, step_seconds
+from hf_mlcl.experiments.verdict import advice, choices, side_by_side
 from hf_mlcl.inference import Encoder
 from hf_mlcl.training import ContrastiveMultiLabelTrainer
 
@@ -110,6 +112,18 @@ class Anytime:
         if self.frozen is None:
             raise RuntimeError("begin() comes first.")
         return evaluate_stages(self.trainer, self.inputs, self.experiment, self.stages, self.frozen)
+
+    def verdict(self, evaluated: Evaluated) -> dict[str, Any]:
+        """Scores with intervals, choices and advice; see `hf_mlcl.experiments.verdict`."""
+        best = self.stages.best
+        tells: dict[str, Any] = {"choices": choices(self.stages, self.trainer.model.config.pooling)}
+        tells["advice"] = advice(self.stages, evaluated.per_label)
+        if self.frozen is None or best is None or self.experiment.single_label:
+            return tells
+        rows = [row["train_rows"] for row in evaluated.per_label]
+        probabilities = {"frozen": self.frozen[1], "trained": evaluated.probabilities}
+        decided = {"frozen": self.frozen[0].cuts(), "trained": best.cuts()}
+        return {"scores": side_by_side(evaluated.test[0], probabilities, decided, rows), **tells}
 
     def _plan(self) -> int:
         """Training steps: the usual number, or what fits into the time."""

@@ -105,6 +105,29 @@ def test_a_folder_with_files_of_splits_keeps_them(tmp_path):
     assert [len(rows) for rows in data.splits.values()] == [20, 10, 10]
 
 
+def test_files_that_are_named_after_data_and_split_are_splits(tmp_path):
+    for split, rows in (("train", 30), ("dev", 6), ("test", 4)):
+        frame("|").head(rows).to_csv(tmp_path / f"reviews_{split}.csv", index=False)
+    splits = read_own_data(tmp_path).splits
+    assert {split: len(rows) for split, rows in splits.items()} == {"train": 30, "validation": 6, "test": 4}
+    frame("|").to_csv(tmp_path / "train.csv", index=False)
+    with pytest.raises(CorpusFormatError, match="two files for train"):
+        read_own_data(tmp_path)
+
+
+def test_a_test_file_beside_the_data_is_their_test_split(tmp_path):
+    frame("|").to_csv(tmp_path / "data.csv", index=False)
+    frame("|").head(5).to_csv(tmp_path / "held_out.csv", index=False)
+    splits = read_own_data(tmp_path / "data.csv", test_file=tmp_path / "held_out.csv").splits
+    assert len(splits["test"]) == 5
+    assert len(splits["train"]) + len(splits["validation"]) == 40
+    (tmp_path / "folder").mkdir()
+    for split in ("train", "test"):
+        frame("|").to_csv(tmp_path / "folder" / f"{split}.csv", index=False)
+    with pytest.raises(CorpusFormatError, match="test split of its own"):
+        read_own_data(tmp_path / "folder", test_file=tmp_path / "held_out.csv")
+
+
 def test_only_the_missing_split_is_cut_off(tmp_path):
     table = frame("|")
     table[:30].to_csv(tmp_path / "train.csv", index=False)

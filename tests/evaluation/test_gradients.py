@@ -112,7 +112,7 @@ def test_a_batch_without_positive_pairs_has_no_ratio():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"temperature": 0.0}, "temperature must be positive, got 0.0"),
+        ({"temperature": 0.0}, "temperature must be a number above 0; got 0.0"),
         ({"prototypes": np.eye(2)}, r"prototypes must have shape .* = \(3, 3\), but came with shape \(2, 2\)"),
         ({"embeddings": np.eye(2)}, "labels and embeddings must have the same number of rows; got 3 .* for 2"),
     ],

@@ -193,7 +193,7 @@ STAGES = {
     "inputs": (running, "prepare_inputs"),
     "training": (running.ContrastiveMultiLabelTrainer, "training_step"),
     "checkpoint": (running.ContrastiveMultiLabelTrainer, "_save_rng_state"),
-    "evaluation": (running, "_evaluate"),
+    "evaluation": (running, "evaluate_study"),
     "encoder": (MLCLModel, "save_pretrained"),
     "classifier": (MLCLForSequenceClassification, "save_pretrained"),
     "putting in place": (output_folder, "swap_folder"),
@@ -228,7 +228,7 @@ class TestInterruptions:
         experiment, training = build(tmp_path)
         experiment.corpus = "mine"
         with monkeypatch.context() as patch:
-            patch.setattr(running, "_evaluate", _failing(ValueError("no luck")))
+            patch.setattr(running, "evaluate_study", _failing(ValueError("no luck")))
             with pytest.raises(ValueError, match="no luck"):
                 run_experiment(experiment, training, rows, quiet=True)
         with pytest.raises(ValueError, match="has checkpoints of an earlier run"):

@@ -347,3 +347,20 @@ class TestWrongInput:
             for weight in (model.classifier.weight, model.prototypes.weight, model.projection.hidden.weight):
                 bound = (6 / sum(weight.shape)) ** 0.5
                 assert 0.8 * bound < weight.abs().max() <= bound
+
+
+def test_frozen_batch_norm_keeps_its_statistics_in_training_and_nothing_else_changes():
+    torch.manual_seed(0)
+    model = MLCLModel.from_backbone("resnet10t", ["a", "b"], pretrained=False)
+    model.freeze_batch_norm = True
+    before = {name: value.clone() for name, value in model.named_buffers()}
+    images = torch.randn(4, 3, 32, 32)
+    model.train()(pixel_values=images).embeddings.sum().backward()
+    for name, value in model.named_buffers():
+        torch.testing.assert_close(value, before[name], rtol=0, atol=0, msg=name)
+    norms = [m for m in model.backbone.modules() if isinstance(m, torch.nn.BatchNorm2d)]
+    assert norms
+    assert all(norm.weight.grad is not None for norm in norms)
+    model.freeze_batch_norm = False
+    model.train()(pixel_values=images)
+    assert any(not torch.equal(value, before[name]) for name, value in model.named_buffers())

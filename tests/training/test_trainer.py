@@ -586,7 +586,7 @@ class TestErrors:
         for settings, message in [
             ({"loss": "regg"}, "There is no loss 'regg'"),
             ({"loss_kwargs": {"gamma": 1}}, "Unknown hyperparameter 'gamma'"),
-            ({"temperature": -1.0}, "temperature must be positive"),
+            ({"temperature": -1.0}, "temperature must be a number above 0"),
             ({"embedding_chunk_size": 0}, "embedding_chunk_size must be at least 1"),
             ({"eval_probe": "svm"}, "eval_probe must be"),
             ({"dropout_by_row": True, "gradient_checkpointing": True}, "dropout_by_row and gradient_checkpointing"),

@@ -22,9 +22,6 @@ class LinearEvaluationConfig:
     """Settings of the linear evaluation; the defaults are the study's for AAPD and BGC.
 
     Attributes:
-        protocol: ``"study"`` trains a grid of heads as the study does, and each label chooses its grid point.
-            ``"best"`` fits one regularised logistic regression (`hf_mlcl.evaluation.best`), to which of the other
-            settings only `seed` matters.
         learning_rates: Of the grid.
         weight_decays: Of the grid. Biases never decay.
         heads: Independently initialised linear layers a grid point; their probabilities are averaged.
@@ -33,6 +30,9 @@ class LinearEvaluationConfig:
         optimizer: ``"adamw"``, ``"adam"``, ``"rmsprop"`` or ``"sgd"``.
         momentum: Of SGD; the others ignore it.
         seed: Of the initialisations and of the order of rows.
+        protocol: ``"study"`` trains a grid of heads as the study does, and each label chooses its grid point.
+            ``"best"`` fits one regularised logistic regression (`hf_mlcl.evaluation.best`), to which of the other
+            settings only `seed` matters.
 
     Examples:
         >>> len(LinearEvaluationConfig().grid())
@@ -41,7 +41,6 @@ class LinearEvaluationConfig:
         'adam'
     """
 
-    protocol: Literal["study", "best"] = "study"
     learning_rates: Sequence[float] = (1.0, 0.1)
     weight_decays: Sequence[float] = (1.0, 1e-1, 1e-2, 1e-4, 1e-6)
     heads: int = 3
@@ -50,6 +49,7 @@ class LinearEvaluationConfig:
     optimizer: Literal["adamw", "adam", "rmsprop", "sgd"] = "adamw"
     momentum: float = 0.9
     seed: int = 0
+    protocol: Literal["study", "best"] = "study"
 
     def __post_init__(self) -> None:
         for name, known in (("optimizer", OPTIMIZERS), ("protocol", PROTOCOLS)):

@@ -30,6 +30,7 @@ class ExperimentArguments:
         max_length: Tokens of a text to keep.
         clean_text: Whether the tokenizer applies the study's cleaning (`hf_mlcl.data.clean_text`).
         image_size: Side of the square that images are resized to.
+        augmentation: Of training images: ``"randaugment"``, as the study, or ``"crop"``: a mirrored part, milder.
         global_batch_size: Rows a training step on all devices together; ``per_device_train_batch_size`` goes before it.
         protocol: ``"study"`` trains and evaluates as the study does. ``"best"`` serves a user: a classifier on the
             frozen encoder first, fine-tuning from there, regularised heads, and the best of all on validation is kept.
@@ -86,6 +87,9 @@ class ExperimentArguments:
     max_length: int = field(default=220, metadata={"help": "Tokens of a text to keep."})
     clean_text: bool = field(default=False, metadata={"help": "Apply the study's cleaning to texts."})
     image_size: int = field(default=224, metadata={"help": "Side of the square that images are resized to."})
+    augmentation: Literal["randaugment", "crop"] = field(
+        default="randaugment", metadata={"help": "What happens to training images."}
+    )
     global_batch_size: int | None = field(
         default=None, metadata={"help": "Rows a step on all devices together; see per_device_train_batch_size."}
     )
@@ -155,6 +159,7 @@ class ExperimentArguments:
             ("size", ("full", "small")),
             ("pooling", ("auto", "first", "mean")),
             ("protocol", ("study", "best")),
+            ("augmentation", ("randaugment", "crop")),
             ("prototype_init", ("random", "names", "means")),
             ("evaluation", ("auto", "linear", "direct")),
             ("thresholds", ("half", "macro_f1", "micro_f1")),

@@ -63,8 +63,8 @@ def evaluate_study(trainer: ContrastiveMultiLabelTrainer, inputs: Inputs, experi
         weight, bias = model.classifier.weight.detach()[None].cpu(), model.classifier.bias.detach()[None].cpu()
         probabilities = {}
         for split, (features, _) in held_out.items():
-            logits = torch.from_numpy(features) @ weight[0].float().T + bias[0].float()
-            probabilities[split] = logits.softmax(dim=1).numpy() if single else sigmoid(logits.numpy())
+            logits = _logits(features, weight[0], bias[0])
+            probabilities[split] = torch.from_numpy(logits).softmax(dim=1).numpy() if single else sigmoid(logits)
         metrics |= _scores("direct_" if linear else "", probabilities, held_out, single)
     if linear:
         passes, train_labels = _training_passes(trainer, inputs, experiment.augmented_passes)
@@ -186,6 +186,11 @@ def _evaluated(
         for name, count, score in zip(classifier.config.id2label.values(), counts, f1(labels, decisions), strict=True)
     ]
     return Evaluated(metrics, per_label, classifier, (labels, decisions), probabilities)
+
+
+def _logits(features: Array, weight: Tensor, bias: Tensor) -> Array:
+    result: Array = (torch.from_numpy(features) @ weight.float().T + bias.float()).numpy()
+    return result
 
 
 def _scores(

@@ -135,7 +135,10 @@ def _image_inputs(data: DatasetDict, label_names: list[str], experiment: Experim
         model = MLCLModel.from_backbone("resnet10t", label_names, pretrained=False)
     else:
         model = _from_backbone(name, label_names, experiment)
-    augmented, plain = (ImageCollator(image_transform(size, train=train), len(label_names)) for train in (True, False))
+    augmented, plain = (
+        ImageCollator(image_transform(size, train=train, augmentation=experiment.augmentation), len(label_names))
+        for train in (True, False)
+    )
     return Inputs(model, data, image_processor(size), augmented, plain, "image")
 
 

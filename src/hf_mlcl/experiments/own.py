@@ -86,8 +86,7 @@ def own_recipe(data: OwnData, corpus: str, backbone: str | None = None) -> Recip
         "num_train_epochs": _epochs(rows, batch, STEPS, 1 if rows > 20_000 else 2, 16),
         "prototype_init": "names",
     }
-    if data.kind == "text":
-        settings["pooling"] = "auto"
+    settings |= {"pooling": "auto"} if data.kind == "text" else {"augmentation": "crop", "freeze_batch_norm": True}
     return Recipe(corpus, settings=settings)
 
 

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Literal
 
 import numpy as np
@@ -216,10 +217,9 @@ def step_seconds(trainer: ContrastiveMultiLabelTrainer) -> float:
     was_training = model.training
     model.train()
     times = []
-    batches = iter(trainer.get_train_dataloader())
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())), _kept_statistics(model):
-        for _ in range(PACE_STEPS):
-            inputs = trainer._prepare_inputs(next(batches))
+        for batch in islice(trainer.get_train_dataloader(), PACE_STEPS):
+            inputs = trainer._prepare_inputs(batch)
             start = time.perf_counter()
             trainer.compute_loss(model, inputs).backward()
             if torch.cuda.is_available():

@@ -82,6 +82,8 @@ class MLCLModel(SharedModel, PreTrainedModel):
             whole batch; None for all at once. Activations take the memory of one chunk, and a forward pass more time.
         dropout_by_row: Whether dropout masks belong to the rows of the global batch, so that neither chunks nor ranks
             change them (`hf_mlcl.models.row_dropout`). Attention then goes without fused kernels.
+        freeze_batch_norm: Whether batch normalisation keeps the statistics that it has, and normalises by them while
+            training too: those of small batches would bend what a pre-trained backbone knows.
 
     Examples:
         >>> from transformers import BertConfig
@@ -114,6 +116,7 @@ class MLCLModel(SharedModel, PreTrainedModel):
                 head.to(self.device, self.dtype)  # the backbone's
         self.embedding_chunk_size: int | None = None
         self.dropout_by_row = False
+        self.freeze_batch_norm = False
         self.post_init()
 
     @classmethod
@@ -222,6 +225,15 @@ class MLCLModel(SharedModel, PreTrainedModel):
         """Pass it on to the backbone, which knows how; precomputed features have too little to gain."""
         if not isinstance(self.backbone, FeatureBackbone):
             self.backbone._set_gradient_checkpointing(enable, *args, **kwargs)
+
+    def train(self, mode: bool = True) -> MLCLModel:
+        """As of any module; statistics of batch normalisation stay as they are where `freeze_batch_norm` says so."""
+        super().train(mode)
+        if mode and self.freeze_batch_norm:
+            for module in self.backbone.modules():
+                if isinstance(module, nn.modules.batchnorm._BatchNorm):
+                    module.eval()
+        return self
 
     def add_classifier(self) -> None:
         """Add a linear classifier on the features, if there is none."""

@@ -34,6 +34,7 @@ class ContrastiveTrainingArguments(TrainingArguments):
             with exact gradients. Not the same as gradient accumulation, whose contrastive batches stay small.
         dropout_by_row: Whether dropout masks belong to the rows of the global batch: the same seed then gives the same
             training whatever the chunks and the number of ranks. Costs the fused attention kernels.
+        freeze_batch_norm: Whether batch normalisation keeps the statistics of a pre-trained backbone.
         head_learning_rate: Learning rate of what starts from nothing (projection, prototypes, classifier), where it
             differs from the backbone's. With few steps, a larger one keeps random heads from bending good features.
         drop_last_train_batch: Whether the last incomplete training batch is left out; that of a stream, which has
@@ -64,6 +65,9 @@ class ContrastiveTrainingArguments(TrainingArguments):
     )
     dropout_by_row: bool = field(
         default=False, metadata={"help": "Dropout masks that neither chunks nor the number of ranks change."}
+    )
+    freeze_batch_norm: bool = field(
+        default=False, metadata={"help": "Batch normalisation keeps the statistics that it has."}
     )
     head_learning_rate: float | None = field(
         default=None, metadata={"help": "Learning rate of projection, prototypes and classifier, if another."}

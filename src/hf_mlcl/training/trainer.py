@@ -185,6 +185,7 @@ class ContrastiveMultiLabelTrainer(Trainer):
                 'Use attn_implementation="sdpa", or dropout_by_row=False.'
             )
         model.dropout_by_row = args.dropout_by_row
+        model.freeze_batch_norm = args.freeze_batch_norm
         return model
 
     def _check_logits_wanted(self, args: ContrastiveTrainingArguments) -> None:

@@ -1,0 +1,59 @@
+"""Settings for data of one's own follow from the data, the encoder and the machine."""
+
+import json
+
+import pytest
+import torch
+from datasets import ClassLabel, Dataset, DatasetDict, Features, List, Value
+
+from experiments.tiny import text_backbone
+from hf_mlcl import MLCLModel
+from hf_mlcl.data.own import OwnData
+from hf_mlcl.experiments.own import default_backbone, own_recipe
+
+
+def data_of(rows, words=5, kind="text"):
+    features = Features({"text": Value("string"), "labels": List(ClassLabel(names=["a", "b"]))})
+    table = Dataset.from_dict({"text": ["training " * words] * rows, "labels": [[0]] * rows}, features=features)
+    return OwnData(DatasetDict(train=table), kind, "text", "made", "made")
+
+
+@pytest.mark.parametrize(("rows", "epochs"), [(10, 16), (300, 16), (1000, 5), (3000, 2), (30_000, 1)])
+def test_steps_follow_from_the_rows(rows, epochs):
+    settings = own_recipe(data_of(rows), "mine", backbone="somewhere").for_loss("reg")
+    assert settings["num_train_epochs"] == epochs
+    assert settings["global_batch_size"] == min(rows, 32)
+
+
+def test_the_length_is_counted_in_tokens_of_the_encoder(tmp_path):
+    folder = str(text_backbone(tmp_path / "encoder"))
+    assert own_recipe(data_of(20, words=40), "mine", folder).for_loss("reg")["max_length"] == 48  # 42 tokens
+    assert own_recipe(data_of(20, words=400), "mine", folder).for_loss("reg")["max_length"] == 256
+    assert own_recipe(data_of(20, words=40), "mine", "no/such").for_loss("reg")["max_length"] == 64  # 50 by its words
+
+
+@pytest.mark.parametrize("kind", ["text", "image"])
+def test_the_default_encoder_fits_the_machine(kind, monkeypatch):
+    sizes = {}
+    for has_gpu in (False, True):
+        monkeypatch.setattr(torch.accelerator, "is_available", lambda has_gpu=has_gpu: has_gpu)
+        sizes[has_gpu] = default_backbone(kind)[1]
+    assert sizes[False] < sizes[True]
+
+
+@pytest.mark.parametrize(
+    ("stated", "pooling"),
+    [
+        ({"pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True}, "mean"),
+        ({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}, "first"),
+        ({"embedding_dimension": 16, "pooling_mode": "cls"}, "first"),
+        ({"pooling_mode_max_tokens": True}, "mean"),
+        (None, "mean"),
+    ],
+)
+def test_pooling_is_what_the_models_own_files_say(tmp_path, stated, pooling):
+    folder = text_backbone(tmp_path / "encoder")
+    if stated is not None:
+        (folder / "1_Pooling").mkdir()
+        (folder / "1_Pooling" / "config.json").write_text(json.dumps(stated))
+    assert MLCLModel.from_backbone(folder, ["a", "b"], pooling="auto").config.pooling == pooling

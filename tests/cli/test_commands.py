@@ -89,7 +89,7 @@ def test_doctor_says_what_is_there(hf_mlcl, tmp_path, monkeypatch):
 def test_doctor_ends_with_code_1_where_something_must_be_mended(hf_mlcl, monkeypatch):
     monkeypatch.setattr("hf_mlcl.data.download.hub_is_reachable", lambda: False)
     monkeypatch.setattr("hf_mlcl.cli.doctor.installed_version", lambda name: None if name == "timm" else "99")
-    assert "mend: pip install 'timm>=" in hf_mlcl("doctor", code=1).stdout
+    assert "fix: pip install 'timm>=" in hf_mlcl("doctor", code=1).stdout
 
 
 # Help and codes -------------------------------------------------------------------------------------------------------

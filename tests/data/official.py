@@ -1,4 +1,4 @@
-"""Small corpora in the official layouts, awkward rows included, for the formats whose files cannot be had."""
+"""Small corpora in the official layouts, awkward rows included, for the formats whose files are not available."""
 
 from __future__ import annotations
 

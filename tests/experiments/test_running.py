@@ -344,7 +344,7 @@ class TestOffline:
 
     @pytest.mark.parametrize("corpus", ["toy_text"])
     def test_a_backbone_that_cannot_be_had_names_the_option(self, corpus, tmp_path):
-        with pytest.raises(ValueError, match=r"The backbone 'roberta-base-nowhere' cannot be had(.|\n)*--backbone"):
+        with pytest.raises(ValueError, match=r"The backbone 'roberta-base-nowhere' is not available(.|\n)*--backbone"):
             run(tmp_path / "run", backbone="roberta-base-nowhere")
 
 

@@ -10,7 +10,7 @@ from losses.oracles import SINGLE_LABEL
 
 
 def labels_for(name: str, labels: torch.Tensor) -> torch.Tensor:
-    """The labels as the loss can take them: at most one a row for the single-label losses."""
+    """The labels as the loss can take them: at most one per row for the single-label losses."""
     if name not in SINGLE_LABEL:
         return labels
     return labels * (labels.cumsum(1) == 1)

@@ -72,7 +72,7 @@ def test_the_program_names_backbones_that_it_had_to_assume(tmp_path):
         "corpora: [toy_text]\nlosses: [reg]\nseeds: [0]\ndefaults: {backbone: nobody/text-model}\n"
     )
     result = CliRunner().invoke(app, ["study", "cost", str(tmp_path / "study.yaml")])
-    assert "The backbone nobody/text-model cannot be had here: it is taken as RoBERTa-base." in result.output
+    assert "The backbone nobody/text-model is not available here: it is taken as RoBERTa-base." in result.output
 
 
 def test_rows_are_counted_or_as_the_paper_rounds_them():

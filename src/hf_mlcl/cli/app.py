@@ -18,7 +18,7 @@ TRACEBACK = "HF_MLCL_TRACEBACK"
 
 
 class _Program(TyperGroup):
-    """Failures that a person can mend end with their message and code 1; set HF_MLCL_TRACEBACK=1 to see where."""
+    """Failures that a person can fix end with their message and code 1; set HF_MLCL_TRACEBACK=1 to see where."""
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Run the program; it ends without a word where nobody reads on, as in ``hf-mlcl losses | head -1``."""
@@ -148,7 +148,7 @@ def doctor(
 ) -> None:
     """Say what is there and what is missing: versions, devices, the Hub, data, disk.
 
-    The code is 1 if something must be mended.
+    The code is 1 if something must be fixed.
     """
     from hf_mlcl.cli.doctor import run
 

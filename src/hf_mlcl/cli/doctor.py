@@ -25,7 +25,7 @@ LEAST_FREE_GB = 10
 
 
 def run(data_dir: str | None, as_json: bool) -> None:
-    """Look, print, and end with code 1 if something has to be mended.
+    """Look, print, and end with code 1 if something has to be fixed.
 
     Args:
         data_dir: Where official files of the corpora may be.
@@ -36,14 +36,14 @@ def run(data_dir: str | None, as_json: bool) -> None:
         print_json([dict(zip(("what", "found", "state"), check, strict=True)) for check in checks])
     else:
         print_table(["what", "found", "state"], checks)
-    broken = [what for what, _, state in checks if state.startswith("mend")]
+    broken = [what for what, _, state in checks if state.startswith("fix")]
     if broken:
         raise typer.Exit(1)
 
 
 def _versions() -> list[list[str]]:
     python = platform.python_version()
-    rows = [["Python", python, "ok" if sys.version_info >= (3, 10) else "mend: 3.10 is the least"]]
+    rows = [["Python", python, "ok" if sys.version_info >= (3, 10) else "fix: 3.10 is the least"]]
     required = {
         line.split(">=")[0].strip(): line.split(">=")[1].split(";")[0].strip()
         for line in _requirements()
@@ -53,7 +53,7 @@ def _versions() -> list[list[str]]:
         version = installed_version(name)
         least = required.get(name, required.get(name.replace("_", "-"), "0"))
         fine = version is not None and _number(version) >= _number(least)
-        rows.append([name, version or "missing", "ok" if fine else f"mend: pip install '{name}>={least}'"])
+        rows.append([name, version or "missing", "ok" if fine else f"fix: pip install '{name}>={least}'"])
     for name, use in OPTIONAL.items():
         version = installed_version(name)
         rows.append([name, version or "missing", "ok" if version else f"only for {use}"])

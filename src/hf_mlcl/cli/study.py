@@ -262,7 +262,7 @@ def cost(
         "loading and linear heads come on top."
     )
     for backbone, stand_in in stand_ins.items():
-        print(f"The backbone {backbone} cannot be had here: it is taken as {stand_in}.")
+        print(f"The backbone {backbone} is not available here: it is taken as {stand_in}.")
 
 
 # Helpers --------------------------------------------------------------------------------------------------------------

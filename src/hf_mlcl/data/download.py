@@ -1,4 +1,4 @@
-"""Downloads that resume, prove their checksum, and say what to do by hand when they cannot be had."""
+"""Downloads that resume, prove their checksum, and say what to do by hand when they are not available."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def fetch(file: RemoteFile, folder: str | os.PathLike[str], manual: str) -> str:
     Args:
         file: What to get.
         folder: Where to keep it.
-        manual: What to tell the user when it cannot be had.
+        manual: What to tell the user when it is not available.
 
     Returns:
         The path of the file.

@@ -25,7 +25,7 @@ class CorpusFileError(CorpusError):
     """A file is missing, truncated, corrupt or hostile; `path` is that file where it is known.
 
     Args:
-        message: What happened and how to mend it.
+        message: What happened and how to fix it.
         path: The file at fault, so that a bad download can be discarded.
     """
 
@@ -93,7 +93,7 @@ class Problems:
     def add(self, kind: str, detail: str) -> None:
         """Note one problem, or raise it when strict."""
         if self.strict:
-            raise CorpusFormatError(f"{kind}: {detail}. Mend the file, or load with strict=False to go on without it.")
+            raise CorpusFormatError(f"{kind}: {detail}. Fix the file, or load with strict=False to go on without it.")
         logger.warning("%s: %s", kind, detail)
         self.found.append((kind, detail))
 

@@ -200,7 +200,7 @@ def without_vain_attempts(name: str) -> Iterator[None]:
 
 def _no_backbone(name: str, error: Exception) -> str:
     return (
-        f"The backbone {name!r} cannot be had: {problem(error.__cause__ or error)}\n"
+        f"The backbone {name!r} is not available: {problem(error.__cause__ or error)}\n"
         f"Give --backbone a local folder with its weights and tokenizer, the name of a model on the Hub while you are "
         f"online, a timm architecture (with --backbone_weights FILE, or --pretrained False for random weights), or "
         f"{SMALL_BACKBONE!r}: a small encoder that learns from nothing and needs no download."

@@ -1,4 +1,4 @@
-"""What every metric does to its inputs: numpy out of anything, and errors that say what to mend."""
+"""What every metric does to its inputs: numpy out of anything, and errors that say what to fix."""
 
 from __future__ import annotations
 

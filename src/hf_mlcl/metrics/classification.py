@@ -172,7 +172,7 @@ def decide(scores: ArrayLike, threshold: float | ArrayLike = 0.5) -> BoolArray:
 
     Args:
         scores: Probabilities (rows, labels).
-        threshold: One number, or one a label.
+        threshold: One number, or one per label.
 
     Examples:
         >>> decide([[0.5, 0.4], [0.1, 0.9]], threshold=[0.5, 0.3]).astype(int).tolist()

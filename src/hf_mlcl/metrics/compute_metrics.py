@@ -42,7 +42,7 @@ def multilabel_metrics(
     Args:
         labels: Multi-hot truth (rows, labels).
         probabilities: Between 0 and 1, same shape.
-        threshold: One number, or one a label.
+        threshold: One number, or one per label.
         k: Adds LRAP and precision@k, which the study does not report.
 
     Examples:
@@ -67,7 +67,7 @@ def make_compute_metrics(
     """A `compute_metrics` for the Trainer of any model that returns one logit a label.
 
     Args:
-        threshold: Probability from which a label counts as predicted: one number, or one a label.
+        threshold: Probability from which a label counts as predicted: one number, or one per label.
         k: Adds LRAP and precision@k.
         train_labels: Multi-hot training labels or counts; adds macro-F1 of head, medium and tail labels.
         label_names: Adds the F1 of each label under ``f1_<name>``.

@@ -105,7 +105,7 @@ class _LinearHeadsClassifier(SharedModel, PreTrainedModel):
         probabilities and never decisions.
 
         Args:
-            thresholds: What `tune_thresholds` found; or numbers, one for all, one a label, or by the names of labels
+            thresholds: What `tune_thresholds` found; or numbers, one for all, one per label, or by the names of labels
                 (0.5 for the others). None stands for 0.5.
             temperature: What `fit_temperature` found, or a number; 1 leaves probabilities as they are.
 

@@ -55,7 +55,7 @@ class MLCLConfig(PreTrainedConfig):
             backbone gives one vector by itself (images, features).
         classifier: Whether there is a linear layer from features to logits, as losses on logits need it.
         num_heads: Linear layers whose probabilities a classifier made by linear evaluation averages.
-        thresholds: Probabilities from which on the multi-label pipelines give a label, one a label; None stands for
+        thresholds: Probabilities from which on the multi-label pipelines give a label, one per label; None stands for
             0.5. A classifier's `calibrate` sets them.
         logit_temperature: What a classifier made by linear evaluation divides its logits by, so that probabilities are
             honest; 1 leaves them as they are.

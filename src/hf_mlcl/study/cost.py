@@ -29,7 +29,7 @@ ROBERTA_BASE = ("roberta-base", "FacebookAI/roberta-base")
 """What the study's recipes name; its configuration is known without a look at the Hub."""
 
 STAND_INS = {"text": "RoBERTa-base", "image": "ResNet-50"}
-"""What a backbone is taken as whose configuration cannot be had."""
+"""What a backbone is taken as whose configuration is not available."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ def forward_operations(kind: str, backbone: str | None, size: int) -> float:
 
     Args:
         kind: ``"text"`` or ``"image"``.
-        backbone: As `ExperimentArguments.backbone`. One that cannot be had here is taken as RoBERTa-base or ResNet-50;
+        backbone: As `ExperimentArguments.backbone`. One that is not available is taken as RoBERTa-base or ResNet-50;
             `assumed_backbones` names them.
         size: Tokens, or the side of the image.
 
@@ -177,7 +177,7 @@ def _text_network(backbone: str | None, length: int) -> Any:
 
 
 def _text_config(backbone: str | None) -> Any:
-    """The configuration that a backbone's network is built from; None where it cannot be had."""
+    """The configuration that a backbone's network is built from; None where it is not available."""
     from transformers import BertConfig, RobertaConfig
 
     if backbone == "small":

@@ -78,7 +78,7 @@ def run_study(
 
     Args:
         study: The study; its `output_dir` holds the work list.
-        workers: Runs at a time in this call: one a GPU (each has its own), or one, if not given.
+        workers: Runs at a time in this call: one per GPU (each has its own), or one, if not given.
         retry_failed: Whether runs that failed before this call are tried once more.
         lease: See `hf_mlcl.study.worklist.WorkList`.
         runner: What does a run; must be importable from its module.

@@ -243,7 +243,7 @@ def _counts(truth: Flags, decisions: Flags) -> npt.NDArray[np.int8]:
 def _metric(
     metric: str, counts: npt.NDArray[np.float64], support: npt.NDArray[np.int64], rows: int
 ) -> npt.NDArray[np.float64]:
-    """The metric from summed counts, one a row of `counts`."""
+    """The metric from summed counts, one per row of `counts`."""
     hits, positives, right = np.split(np.asarray(counts, dtype=np.float64), [len(support), 2 * len(support)], axis=-1)
     if metric in ("accuracy", "subset_accuracy"):
         return right[..., 0] / rows

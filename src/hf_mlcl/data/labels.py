@@ -53,8 +53,8 @@ def decode_labels(
 
     Args:
         values: A list, array or tensor of different ids or names, or a multi-hot row: floats or booleans, one per
-            label. Integers are read as multi-hot where they cannot be ids: as many zeros and ones as there are labels, of
-            which there are at least three.
+            label. Integers are read as multi-hot where they cannot be ids: as many zeros and ones as there are
+            labels, of which there are at least three.
         number: How many labels there are.
         names: The id of each name.
         row: What to call the row in a message.

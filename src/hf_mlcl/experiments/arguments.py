@@ -24,6 +24,8 @@ class ExperimentArguments:
         pooling: ``"first"`` token or ``"mean"`` of a text's tokens.
         data_dir: Folder with the official files of the corpus.
         size: ``"full"``, or ``"small"`` for the study's version with little training data.
+        corpus_options: What the corpus leaves to choose (`load_corpus`), such as ``{"labelled_only": True}``. A
+            ``draw_seed`` of ``"seed"`` stands for the training's own: each seed then draws its small training set.
         max_train_samples: Training rows to keep, drawn with a fixed seed: a smaller number gives a part of a larger.
         max_eval_samples: The same for validation and for test.
         max_length: Tokens of a text to keep.
@@ -70,6 +72,10 @@ class ExperimentArguments:
     pooling: Literal["first", "mean"] = field(default="first", metadata={"help": "How tokens become one vector."})
     data_dir: str | None = field(default=None, metadata={"help": "Folder with the official files of the corpus."})
     size: Literal["full", "small"] = field(default="full", metadata={"help": "small: little training data."})
+    corpus_options: dict | str | None = field(  # type: ignore[type-arg]  # as HF writes it, for its argument parser
+        default=None,
+        metadata={"help": "What the corpus leaves to choose, as JSON; see load_corpus."},
+    )
     max_train_samples: int | None = field(default=None, metadata={"help": "Training rows to keep."})
     max_eval_samples: int | None = field(default=None, metadata={"help": "Rows of validation and of test to keep."})
     max_length: int = field(default=220, metadata={"help": "Tokens of a text to keep."})

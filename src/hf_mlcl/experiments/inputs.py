@@ -26,11 +26,12 @@ from hf_mlcl.data import (
     word_tokenizer,
 )
 from hf_mlcl.data.download import hub_is_reachable
+from hf_mlcl.data.registry import chosen_options
 from hf_mlcl.experiments.arguments import SMALL_BACKBONE, ExperimentArguments
 from hf_mlcl.models.loading import load, problem
 from hf_mlcl.training import ContrastiveTrainingArguments
 
-DEFAULT_BACKBONES = {"text": "roberta-base", "image": "timm/resnet50.a1_in1k"}
+DEFAULT_BACKBONES = {"text": "roberta-base", "image": "timm/resnet50.tv_in1k"}
 SAMPLE_SEED = 42
 """Of the rows that max_train_samples keeps: runs with different training seeds shall see the same data."""
 
@@ -70,7 +71,10 @@ def load_data(
         raise ValueError("corpus is missing: name one of list_corpora(), or data of your own.")
     with training.main_process_first(desc="loading the corpus"):
         if experiment.corpus in list_corpora():
-            return load_corpus(experiment.corpus, size=experiment.size, data_dir=experiment.data_dir, strict=strict)
+            options = corpus_options(experiment.corpus, experiment.size, experiment.corpus_options, training.seed)
+            return load_corpus(
+                experiment.corpus, size=experiment.size, data_dir=experiment.data_dir, strict=strict, **options
+            )
         return read_own_data(
             experiment.corpus,
             text_column=experiment.text_column,
@@ -78,6 +82,36 @@ def load_data(
             label_delimiter=experiment.label_delimiter,
             strict=strict,
         ).splits
+
+
+def corpus_options(corpus: str, size: str, given: Any, seed: int) -> dict[str, Any]:
+    """What an experiment tells `load_corpus` beside size and folder.
+
+    Args:
+        corpus: One of `list_corpora()`.
+        size: ``"full"`` or ``"small"``.
+        given: `ExperimentArguments.corpus_options`.
+        seed: Of the training.
+
+    Raises:
+        ValueError: If the corpus has no such option, or an experiment cannot do what it asks for.
+
+    Examples:
+        >>> corpus_options("voc2007", "small", {"draw_seed": "seed"}, seed=3)
+        {'draw_seed': 3}
+    """
+    options = dict(given or {})
+    if options.get("draw_seed") == "seed":
+        options["draw_seed"] = seed
+    if options.get("difficult") == "ignore":
+        raise ValueError(
+            "corpus_options: difficult='ignore' marks labels that are neither present nor absent, but an experiment "
+            "scores every label of every image. Use 'present' or 'absent', or load_corpus and the column `ignored`."
+        )
+    try:
+        return chosen_options(corpus, size, options)
+    except ValueError as error:
+        raise ValueError(f"corpus_options: {error}") from error
 
 
 def prepare_inputs(

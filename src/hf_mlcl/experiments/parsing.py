@@ -104,10 +104,8 @@ def build_experiment(
     corpus = settings.get("corpus", recipe.corpus)
     chosen = {**recipe.for_loss(loss, size), "corpus": corpus, "loss": loss, "size": size, **settings}
     # Hyperparameters of the study hold until others are named: --loss_kwargs '{"beta": 2}' leaves alpha as it is.
-    chosen["loss_kwargs"] = {
-        **recipe.for_loss(loss, size).get("loss_kwargs", {}),
-        **_as_dict(settings.get("loss_kwargs")),
-    }
+    for name in ("loss_kwargs", "corpus_options"):
+        chosen[name] = {**recipe.for_loss(loss, size).get(name, {}), **_as_dict(name, settings.get(name))}
     chosen.setdefault("output_dir", f"outputs/{Path(str(corpus)).stem}{'-small' if size == 'small' else ''}-{loss}")
     _choose_precision(chosen)
     in_experiment = {field.name for field in dataclasses.fields(ExperimentArguments)}
@@ -221,12 +219,15 @@ def _types() -> dict[str, Any]:
     return known_arguments()
 
 
-def _as_dict(value: Any) -> dict[str, Any]:
+def _as_dict(name: str, value: Any) -> dict[str, Any]:
+    example = {"loss_kwargs": '{"alpha": 1.0}', "corpus_options": '{"labelled_only": true}'}[name]
     if isinstance(value, str):
         try:
             value = json.loads(value)
         except json.JSONDecodeError as error:
-            raise ValueError(f"loss_kwargs must be JSON such as '{{\"alpha\": 1.0}}'; got {value!r}.") from error
+            raise ValueError(f"{name} must be JSON such as '{example}'; got {value!r}.") from error
+    if not isinstance(value or {}, dict):
+        raise ValueError(f"{name} must be a mapping such as '{example}'; got {value!r}.")
     return dict(value or {})
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Sequence
 
-from hf_mlcl.data.builder import CorpusBuilder, LabelNames, Plan
+from hf_mlcl.data.builder import IMAGE_OPTIONS, CorpusBuilder, LabelNames, Plan
 from hf_mlcl.data.facts import CorpusFacts, SplitSizes, StudyStatistics
 from hf_mlcl.data.rows import malformed
 from hf_mlcl.data.sources import SourceTree
@@ -42,6 +42,7 @@ class Nuswide(CorpusBuilder):
     """Trains on the official training images; halves the official test images."""
 
     FACTS = FACTS
+    OPTIONS = {**CorpusBuilder.OPTIONS, **IMAGE_OPTIONS}  # noqa: RUF012
 
     def plan(self, sources: SourceTree) -> Plan:
         """Reads the concepts, the image lists and one file of 0/1 lines a concept."""

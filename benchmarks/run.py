@@ -9,7 +9,7 @@ from pathlib import Path
 
 from measure import hardware
 
-ALL = ["losses", "corpora", "training", "evaluation", "inference"]
+ALL = ["losses", "corpora", "own_reading", "training", "evaluation", "inference"]
 
 
 def main() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import re
 
+import datasets
 import pytest
 from datasets import Dataset, DatasetDict
 from hypothesis import given
@@ -11,7 +13,7 @@ from hypothesis import strategies as st
 from transformers import TrainingArguments
 
 from data.test_labels_and_collators import tokenizer  # noqa: F401  (a fixture)
-from hf_mlcl.data import clean_text, text, tokenize
+from hf_mlcl.data import CorpusFileError, clean_text, text, tokenize, word_tokenizer
 
 
 @given(st.text())
@@ -69,3 +71,18 @@ def test_a_missing_column_is_named(corpus, tokenizer):  # noqa: F811
 def test_the_trainer_groups_by_the_length_column_that_tokenize_makes(corpus, tokenizer, tmp_path):  # noqa: F811
     arguments = TrainingArguments(str(tmp_path), train_sampling_strategy="group_by_length", use_cpu=True)
     assert arguments.length_column_name in tokenize(corpus, tokenizer).column_names
+
+
+def test_a_full_disk_is_named_when_tokens_are_written(tmp_path, monkeypatch):
+    Dataset.from_dict({"text": ["a cat", "a dog"] * 10}).save_to_disk(tmp_path)
+    corpus = Dataset.load_from_disk(tmp_path)
+
+    def fails(*args, **kwargs):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    words = word_tokenizer(corpus["text"][:5])
+    with monkeypatch.context() as patch:
+        patch.setattr(datasets.arrow_writer.ArrowWriter, "finalize", fails)
+        with pytest.raises(CorpusFileError, match=rf"The disk of {tmp_path}\S* is full"):
+            tokenize(corpus, words)
+    assert len(tokenize(corpus, words)) == len(corpus)

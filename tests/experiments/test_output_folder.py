@@ -10,8 +10,6 @@ import random
 import shutil
 import signal
 import socket
-import subprocess
-import sys
 import threading
 
 import pytest
@@ -242,14 +240,29 @@ class TestInterruptions:
     @pytest.mark.slow
     def test_killed_at_random_again_and_again_the_same_command_ends_as_if_nothing_had_been(self, finished, tmp_path):
         for stage in random.sample(sorted(STAGES), len(STAGES)):
-            command = [sys.executable, "-m", "experiments.killed_run", str(tmp_path / "run"), stage]
-            environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
-            done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
-            # A later stage is not reached again once training has been finished from a checkpoint.
-            assert done.returncode in (0, -signal.SIGKILL), done.stderr[-9000:]
-            if done.returncode == 0:
+            process = FORK.Process(target=_run_and_die, args=(tmp_path / "run", stage))
+            process.start()
+            process.join()
+            assert process.exitcode in (0, -signal.SIGKILL)
+            if process.exitcode == 0:  # resumed after that stage, it has come to its end
                 shutil.rmtree(tmp_path / "run")
         _assert_same(run(tmp_path / "run"), finished)
+
+
+def _run_and_die(folder, stage):
+    """A run that is killed when a stage has begun; at a random one of its calls, where there are many."""
+    where, name = STAGES[stage]
+    act, calls = getattr(where, name), []
+    fatal = random.randint(1, {"training": 4, "checkpoint": 2, "putting in place": 3}.get(stage, 1))
+
+    def die(*args, **kwargs):
+        calls.append(1)
+        if len(calls) == fatal:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return act(*args, **kwargs)
+
+    setattr(where, name, die)
+    run(folder)
 
 
 def _assert_same(result, expected):

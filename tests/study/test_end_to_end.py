@@ -20,21 +20,19 @@ FILE = """
 defaults:
   max_train_samples: 32
   max_eval_samples: 16
-  num_train_epochs: 2
+  num_train_epochs: 3
   global_batch_size: 16
   linear_epochs: 2
-  save_strategy: steps
-  eval_strategy: steps
-  save_steps: 1
-  eval_steps: 1
+  save_strategy: epoch
+  eval_strategy: epoch
   logging_steps: 1
   use_cpu: true
 corpora: [toy_text, toy_images]
 losses: [bce, reg]
-seeds: [0, 1]
+seeds: [0]
 keep: results
 """
-RUNS = 2 * 2 * 2
+RUNS = 2 * 2  # of ten steps or more each, so that the last one is not reached by two kills
 VOLATILE = ("seconds.", "machine.", "started", "finished", "attempts", "setting.logging_dir", "setting.output_dir")
 PLACES = ("setting.resume_from_checkpoint", "setting.run_name", "setting.local_rank")
 DECIDED = ("f1", "precision", "recall", "hamming_loss", "accuracy", "mAP")
@@ -84,7 +82,7 @@ def finished(folder) -> dict[str, bytes]:
     return {path.parent.name: path.read_bytes() for path in folder.glob("runs/*/result.json")}
 
 
-def test_killed_three_times_or_shared_by_two_workers_a_study_ends_with_the_same_table(start, tmp_path):
+def test_killed_twice_or_shared_by_two_workers_a_study_ends_with_the_same_table(start, tmp_path):
     shared, killed = tmp_path / "shared", tmp_path / "killed"
 
     assert all_went_well([start(shared, who) for who in range(2)])
@@ -92,8 +90,8 @@ def test_killed_three_times_or_shared_by_two_workers_a_study_ends_with_the_same_
     assert [WorkList(shared).status(run).attempts for run in study.runs] == [1] * RUNS  # none was done twice
 
     before: dict[str, bytes] = {}
-    for _ in range(3):
-        worker = start(killed, die_at=random.randint(10, 30))
+    for _ in range(2):
+        worker = start(killed, die_at=random.randint(5, 15))
         assert worker.end() == -signal.SIGKILL, worker.printed()
         now = finished(killed)
         assert before.items() <= now.items()  # nothing is lost, nothing is done again

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -50,13 +51,17 @@ def run(
     if data in list_corpora():
         recipe = study_recipe(data)
     else:
+        from hf_mlcl.data.errors import CorpusWarning
         from hf_mlcl.data.own import read_own_data
         from hf_mlcl.experiments.own import own_recipe
 
         columns: dict[str, Any] = {
             name: chosen.get(name) for name in ("text_column", "label_columns", "label_delimiter")
         }
-        own = read_own_data(data, strict=strict, **columns)
+        with warnings.catch_warnings():
+            if not as_json:
+                warnings.simplefilter("ignore", CorpusWarning)  # it stands among the notes
+            own = read_own_data(data, strict=strict, **columns)
         if shows:
             print_pairs(own.describe(), title=data)
         recipe, splits = own_recipe(own, data, chosen.get("backbone")), own.splits

@@ -282,7 +282,7 @@ def _without_bad_images(
     if count > BAD_IMAGES_AT_MOST * total or lost is not None:
         why = "more than 1 %" if count > BAD_IMAGES_AT_MOST * total else f"half or more of those of label {lost!r}"
         raise CorpusFileError(f"{what}, which is {why}: {named}. Replace them, or take their rows out.")
-    notes.append(f"{what} and are left out")
+    notes.append(f"{what} and are left out: {named}")
     warnings.warn(f"{what} and are left out: {named}", CorpusWarning, stacklevel=3)
     good = {split: [row for row in range(len(rows)) if row not in bad[split]] for split, rows in splits.items()}
     ids = {split: [rows[row] for row in good[split]] for split, rows in labels.ids.items()}

@@ -21,7 +21,8 @@ class ExperimentArguments:
         pretrained: Whether to load the backbone's weights; without, it starts at random.
         trust_remote_code: Whether to run Python files that come with the backbone; without, none run and nobody is
             asked.
-        pooling: ``"first"`` token or ``"mean"`` of a text's tokens.
+        pooling: ``"first"`` token or ``"mean"`` of a text's tokens; ``"auto"``: what the model's own files say, and the
+            mean where they say nothing.
         data_dir: Folder with the official files of the corpus.
         size: ``"full"``, or ``"small"`` for the study's version with little training data.
         corpus_options: What the corpus leaves to choose (`load_corpus`), such as ``{"labelled_only": True}``. A
@@ -32,8 +33,15 @@ class ExperimentArguments:
         clean_text: Whether the tokenizer applies the study's cleaning (`hf_mlcl.data.clean_text`).
         image_size: Side of the square that images are resized to.
         global_batch_size: Rows a training step on all devices together; ``per_device_train_batch_size`` goes before it.
-        evaluation: ``"linear"`` evaluation of the frozen features, ``"direct"`` use of the trained logits, or
-            ``"auto"``: linear where a contrastive loss takes part, as in the study.
+        protocol: ``"study"`` trains and evaluates as the study does. ``"best"`` serves a user: a classifier on the
+            frozen encoder first, fine-tuning from there, regularised heads, and the best of all on validation is kept.
+        minutes: With ``protocol="best"``: how long all of it may take; from the size of the data if not given.
+        prototype_init: With ``protocol="best"``: where prototypes start: ``"random"``, at the encoded ``"names"`` of
+            the labels, or at the ``"means"`` of their rows.
+        label_templates: With ``protocol="best"``: sentences for the labels' names, such as "This text is about {}.",
+            of which the training rows choose; an empty list leaves names out.
+        evaluation: With ``protocol="study"``: ``"linear"`` evaluation of the frozen features, ``"direct"`` use of the
+            trained logits, or ``"auto"``: linear where a contrastive loss takes part, as in the study.
         linear_learning_rates: Grid of the linear evaluation.
         linear_weight_decays: Grid of the linear evaluation.
         linear_batch_size: Rows a step of its heads.
@@ -69,7 +77,9 @@ class ExperimentArguments:
     trust_remote_code: bool = field(
         default=False, metadata={"help": "Run Python files that come with the backbone; nobody is asked otherwise."}
     )
-    pooling: Literal["first", "mean"] = field(default="first", metadata={"help": "How tokens become one vector."})
+    pooling: Literal["auto", "first", "mean"] = field(
+        default="first", metadata={"help": "How tokens become one vector; auto: as the model's own files say."}
+    )
     data_dir: str | None = field(default=None, metadata={"help": "Folder with the official files of the corpus."})
     size: Literal["full", "small"] = field(default="full", metadata={"help": "small: little training data."})
     corpus_options: dict | str | None = field(  # type: ignore[type-arg]  # as HF writes it, for its argument parser
@@ -83,6 +93,16 @@ class ExperimentArguments:
     image_size: int = field(default=224, metadata={"help": "Side of the square that images are resized to."})
     global_batch_size: int | None = field(
         default=None, metadata={"help": "Rows a step on all devices together; see per_device_train_batch_size."}
+    )
+    protocol: Literal["study", "best"] = field(
+        default="study", metadata={"help": "study: as the paper; best: frozen encoder first, then whatever is better."}
+    )
+    minutes: float | None = field(default=None, metadata={"help": "How long protocol=best may take in all."})
+    prototype_init: Literal["random", "names", "means"] = field(
+        default="random", metadata={"help": "Where prototypes start, with protocol=best."}
+    )
+    label_templates: list[str] | None = field(
+        default=None, metadata={"help": "Sentences for label names, with protocol=best: 'This text is about {}.'"}
     )
     evaluation: Literal["auto", "linear", "direct"] = field(
         default="auto", metadata={"help": "auto: linear where a contrastive loss takes part, else direct."}
@@ -130,9 +150,16 @@ class ExperimentArguments:
             value = getattr(self, name)
             if value is not None and value < least:
                 raise ValueError(f"{name} must be at least {least}; got {value}.")
+        for name, unused in (("minutes", None), ("prototype_init", "random"), ("label_templates", None)):
+            if self.protocol == "study" and getattr(self, name) != unused:
+                raise ValueError(f"{name} belongs to protocol='best'; the study's protocol has no such setting.")
+        if self.minutes is not None and not self.minutes > 0:
+            raise ValueError(f"minutes must be above 0; got {self.minutes}.")
         for name, known in (
             ("size", ("full", "small")),
-            ("pooling", ("first", "mean")),
+            ("pooling", ("auto", "first", "mean")),
+            ("protocol", ("study", "best")),
+            ("prototype_init", ("random", "names", "means")),
             ("evaluation", ("auto", "linear", "direct")),
             ("thresholds", ("half", "macro_f1", "micro_f1")),
         ):

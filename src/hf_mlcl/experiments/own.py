@@ -1,4 +1,4 @@
-"""Settings for data of one's own, from their size."""
+"""Settings for data of one's own, from their size and the machine."""
 
 from __future__ import annotations
 
@@ -6,68 +6,88 @@ import math
 from typing import Any
 
 import numpy as np
+import torch
 
 from hf_mlcl.data.own import OwnData
 from hf_mlcl.experiments.arguments import SMALL_BACKBONE
-from hf_mlcl.experiments.inputs import DEFAULT_BACKBONES
 from hf_mlcl.experiments.recipe import Recipe
 
-STEPS = 1500
-"""Training steps to aim at: few rows are seen often, many rows a few times."""
+STEPS = 160
+"""Steps of fine-tuning to aim at: a good encoder needs few."""
+STEPS_FROM_NOTHING = 1500
+"""Steps that an encoder takes that has learned nothing yet."""
+BATCH = 32
 CHUNK = 64
-"""Rows that a pre-trained encoder computes at a time: fits a GPU with 12 GB, and leaves the batch as it is."""
+"""Rows that an encoder computes at a time: fits a GPU with 12 GB, and leaves the batch as it is."""
+
+BACKBONES = {
+    ("text", "cpu"): ("sentence-transformers/all-MiniLM-L6-v2", 91),
+    ("text", "gpu"): ("sentence-transformers/all-mpnet-base-v2", 438),
+    ("image", "cpu"): ("timm/mobilenetv2_100.ra_in1k", 14),
+    ("image", "gpu"): ("timm/resnet50.a1_in1k", 103),
+}
+"""What fine-tunes in minutes on each kind of machine, and the megabytes of its download."""
+
+
+def default_backbone(kind: str) -> tuple[str, int]:
+    """The backbone for texts or images on this machine, and its size in megabytes."""
+    return BACKBONES[kind, "gpu" if torch.accelerator.is_available() else "cpu"]
 
 
 def own_recipe(data: OwnData, corpus: str, backbone: str | None = None) -> Recipe:
-    """Settings that suit the size of the data; every one can be changed.
+    """Settings that suit the data and the machine; every one can be changed.
 
-    Contrastive losses get a batch of about a twentieth of the rows, between 16 and 256, since they learn from pairs;
-    losses on logits at most 32. The number of epochs makes about 1,500 steps, between 3 and 40 epochs. The classifier
-    decides by thresholds that are tuned on validation, so that rare labels are found.
+    A pre-trained encoder is fine-tuned for about 160 steps, between 2 and 16 epochs (1 above 20,000 rows), from where
+    its frozen features end: `hf_mlcl.experiments.stages`. A ``"small"`` one learns from nothing, in about 1,500 steps.
 
     Args:
         data: The data.
         corpus: What to call them.
-        backbone: The backbone; the study's for texts or images if not given.
+        backbone: The backbone; a small sentence encoder or image model if not given, a larger one where there is a GPU.
 
     Examples:
         >>> from hf_mlcl.data import load_corpus
         >>> data = OwnData(load_corpus("toy_text"), "text", "text", "built in", "as given")
-        >>> settings = own_recipe(data, "toy_text", backbone="small").for_loss("reg")
-        >>> settings["global_batch_size"], settings["num_train_epochs"], settings["max_length"]
-        (128, 40, 80)
+        >>> settings = own_recipe(data, "toy_text").for_loss("reg")
+        >>> settings["protocol"], settings["global_batch_size"], settings["num_train_epochs"]
+        ('best', 32, 3)
     """
     rows = len(data.splits["train"])
-    batch = int(np.clip(2 ** round(math.log2(max(rows / 20, 1))), 16, 256))
-    small = backbone == SMALL_BACKBONE
     settings: dict[str, Any] = {
-        "backbone": backbone or DEFAULT_BACKBONES[data.kind],
-        "per_device_eval_batch_size": 128,
+        "backbone": backbone or default_backbone(data.kind)[0],
+        "protocol": "best",
+        "per_device_eval_batch_size": 64,
+        "save_steps": 0.25,
         "save_total_limit": 1,
         "report_to": "none",
         "logging_steps": 25,
         "thresholds": "macro_f1",
     }
     if data.kind == "text":
-        settings |= {"max_length": _tokens(data), "learning_rate": 1e-3 if small else 5e-5}
-    elif small:
-        settings |= {"image_size": 64, "learning_rate": 1e-3}
-    else:
-        settings |= {"learning_rate": 3e-3, "optim": "sgd", "optim_args": "momentum=0.9"}
-    linear = {"linear_learning_rates": [0.1, 0.01]} if small else {}
-    contrastive = {"global_batch_size": batch, "num_train_epochs": _epochs(rows, batch), "save_steps": 0.1, **linear}
-    if not small and batch > CHUNK:
-        contrastive["embedding_chunk_size"] = CHUNK
-    logit = {
-        "global_batch_size": min(batch, 32),
-        "num_train_epochs": _epochs(rows, min(batch, 32)),
-        "eval_strategy": "epoch",
+        settings["max_length"] = _tokens(data)
+    if backbone == SMALL_BACKBONE:
+        batch = int(np.clip(2 ** round(math.log2(max(rows / 20, 1))), 16, 256))
+        settings |= {"learning_rate": 1e-3, "image_size": 64} if data.kind == "image" else {"learning_rate": 1e-3}
+        contrastive = {"global_batch_size": batch, "num_train_epochs": _epochs(rows, batch, STEPS_FROM_NOTHING, 3, 40)}
+        few = min(batch, 32)
+        logit = {"global_batch_size": few, "num_train_epochs": _epochs(rows, few, STEPS_FROM_NOTHING, 3, 40)}
+        return Recipe(corpus, settings=settings, contrastive=contrastive, logit=logit)
+    batch = min(BATCH, max(rows, 1))
+    settings |= {
+        "learning_rate": 1e-4,
+        "head_learning_rate": 1e-3,
+        "warmup_steps": 0.1,
+        "global_batch_size": batch,
+        "num_train_epochs": _epochs(rows, batch, STEPS, 1 if rows > 20_000 else 2, 16),
+        "prototype_init": "names",
     }
-    return Recipe(corpus, settings=settings, contrastive=contrastive, logit=logit)
+    if data.kind == "text":
+        settings["pooling"] = "auto"
+    return Recipe(corpus, settings=settings)
 
 
-def _epochs(rows: int, batch: int) -> int:
-    return int(np.clip(round(STEPS * batch / max(rows, 1)), 3, 40))
+def _epochs(rows: int, batch: int, steps: int, fewest: int, most: int) -> int:
+    return int(np.clip(round(steps * batch / max(rows, 1)), fewest, most))
 
 
 def _tokens(data: OwnData) -> int:

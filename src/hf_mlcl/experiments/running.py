@@ -11,49 +11,39 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from datasets import DatasetDict
-from torch import Tensor
 from transformers import set_seed
 
-from hf_mlcl import ContrastiveMultiLabelTrainer, MLCLForImageClassification, MLCLForSequenceClassification
+from hf_mlcl import ContrastiveMultiLabelTrainer
 from hf_mlcl.data.own import data_fingerprint
 from hf_mlcl.data.registry import list_corpora
-from hf_mlcl.evaluation import linear_evaluate, space_quality, tune_thresholds
+from hf_mlcl.experiments.anytime import Anytime
 from hf_mlcl.experiments.arguments import ExperimentArguments
-from hf_mlcl.experiments.checking import check_experiment, check_push, evaluates_linearly, linear_config
+from hf_mlcl.experiments.checking import check_experiment, check_push
 from hf_mlcl.experiments.checkpoints import StatisticsInCheckpoints, starting_checkpoint
 from hf_mlcl.experiments.decisions import DECISIONS_FILE, save_decisions
+from hf_mlcl.experiments.evaluating import Evaluated, evaluate_study
 from hf_mlcl.experiments.inputs import Inputs, load_data, prepare_inputs
 from hf_mlcl.experiments.output_folder import OutputFolder
-from hf_mlcl.experiments.prediction import SINGLE_LABEL
 from hf_mlcl.experiments.progress import without_bars
 from hf_mlcl.files import strict_json, whole_file
 from hf_mlcl.hub import ModelReport, SplitScores, export_encoder, push_folder, write_model_card
 from hf_mlcl.hub.report import hub_id
-from hf_mlcl.metrics import compute_single_label_metrics, decide, decision_metrics, f1, multilabel_metrics, sigmoid
 from hf_mlcl.training import ContrastiveTrainingArguments
 from hf_mlcl.training.report import training_report
-from hf_mlcl.training.rows import label_counts
 from hf_mlcl.versions import library_versions
 
 logger = logging.getLogger(__name__)
-
-Array = npt.NDArray[np.float32]
-FeaturesAndLabels = tuple[Array, Array]
 
 MODEL_FOLDERS = ("encoder", "classifier", "backbone")
 METRICS_FILE = "metrics.json"
 DATA_FINGERPRINT = "data_fingerprint"
 """Among the settings in it: which data of one's own were trained on."""
-UNIFORMITY_ROWS = 10_000
-"""Rows that uniformity is measured on: its cost grows with their square."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +55,7 @@ class ExperimentResult:
             one label a row), ``alignment`` and ``uniformity`` of the test features, ``train_loss``, and ``prr`` where
             the loss has one. A joined loss adds ``direct_...``: the scores of its own logits; tuned thresholds add
             ``tuned_test_...``: the scores of what the saved classifier decides. All others are those of 0.5.
+            ``protocol="best"`` adds the same with ``frozen_`` in front: of the classifier on the frozen encoder.
         per_label: For each label its name, training rows (``train_rows``) and test F1 (``f1``).
         seconds: Time spent on ``data``, ``train``, ``evaluate``, and in ``total``.
         folder: Where everything was saved.
@@ -203,13 +194,23 @@ def _run(
         without_bars(trainer, quiet)
     if trainer.is_world_process_zero():
         output.begin(settings | known_data)
-    with _measured(seconds, "train"):
-        outcome = trainer.train(resume_from_checkpoint=checkpoint)
-    with _measured(seconds, "evaluate"):
-        evaluated = _evaluate(trainer, inputs, experiment)
+    if experiment.protocol == "best":
+        tell = partial(print, flush=True) if not quiet and trainer.is_world_process_zero() else lambda line: None
+        anytime = Anytime(trainer, inputs, experiment, output, start, tell, resumed=checkpoint is not None)
+        with _measured(seconds, "frozen"):
+            anytime.begin()
+        with _measured(seconds, "train"):
+            metrics = anytime.train(checkpoint)
+        with _measured(seconds, "evaluate"):
+            evaluated = anytime.evaluate()
+    else:
+        with _measured(seconds, "train"):
+            metrics = {"train_loss": float(trainer.train(resume_from_checkpoint=checkpoint).training_loss)}
+        with _measured(seconds, "evaluate"):
+            evaluated = evaluate_study(trainer, inputs, experiment)
     seconds["total"] = time.perf_counter() - start
     result = ExperimentResult(
-        metrics={**evaluated.metrics, "train_loss": float(outcome.training_loss), **_prr(trainer)},
+        metrics={**evaluated.metrics, **metrics, **_prr(trainer)},
         per_label=evaluated.per_label,
         seconds={name: round(value, 2) for name, value in seconds.items()},
         folder=output.path,
@@ -222,115 +223,6 @@ def _run(
     if trainer.is_world_process_zero():
         output.finish()
     return result
-
-
-# Evaluation -----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Evaluated:
-    metrics: dict[str, float]
-    per_label: list[dict[str, Any]]
-    classifier: Any
-    test: tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]
-    """Labels and decisions."""
-    probabilities: Array
-    """Of the test rows."""
-
-
-def _evaluate(trainer: ContrastiveMultiLabelTrainer, inputs: Inputs, experiment: ExperimentArguments) -> _Evaluated:
-    """Scores of validation and test, from features that are computed once; the same on every rank."""
-    model = trainer.model
-    linear = evaluates_linearly(experiment, trainer.args.loss)
-    held_out = {split: trainer.features_and_labels(inputs.data[split]) for split in ("validation", "test")}
-    metrics: dict[str, float] = {}
-    if model.classifier is not None:
-        weight, bias = model.classifier.weight.detach()[None].cpu(), model.classifier.bias.detach()[None].cpu()
-        probabilities = {
-            split: _probabilities(_logits(features, weight[0], bias[0]), experiment.single_label)
-            for split, (features, _) in held_out.items()
-        }
-        prefix = "direct_" if linear else ""
-        metrics |= _scores(prefix, probabilities, held_out, experiment.single_label)
-    if linear:
-        passes, train_labels = _training_passes(trainer, inputs, experiment.augmented_passes)
-        result = linear_evaluate(
-            passes,
-            train_labels,
-            *held_out["validation"],
-            config=linear_config(experiment, trainer.args.seed),
-            device=trainer.args.device,
-            progress=not trainer.args.disable_tqdm and trainer.is_world_process_zero(),
-        )
-        weight, bias = result.weight, result.bias
-        probabilities = {split: result.predict_proba(features) for split, (features, _) in held_out.items()}
-        metrics |= _scores("", probabilities, held_out, experiment.single_label)
-    test_features, test_labels = held_out["test"]
-    metrics |= dataclasses.asdict(space_quality(test_features, test_labels, max_rows=UNIFORMITY_ROWS))
-    kind = MLCLForImageClassification if inputs.kind == "image" else MLCLForSequenceClassification
-    classifier = kind.from_encoder(model, weight, bias)
-    if experiment.single_label and linear:
-        # The heads' probabilities are sigmoids, which a pipeline shall apply; the largest of them decides.
-        setattr(classifier.config, SINGLE_LABEL, True)
-    elif experiment.single_label:
-        classifier.config.problem_type = "single_label_classification"  # softmax and not sigmoid in a pipeline
-    elif experiment.thresholds != "half":
-        tuned = tune_thresholds(held_out["validation"][1], probabilities["validation"], objective=experiment.thresholds)
-        classifier.calibrate(tuned)
-        scores = decision_metrics(test_labels, tuned.decide(probabilities["test"]))
-        metrics |= {f"tuned_test_{name}": float(value) for name, value in scores.items()}
-    decisions = decide(probabilities["test"])
-    if experiment.single_label:
-        decisions = np.eye(test_labels.shape[1], dtype=bool)[probabilities["test"].argmax(axis=1)]
-    per_label = [
-        {"label": name, "train_rows": int(count), "f1": float(score)}
-        for name, count, score in zip(
-            model.config.id2label.values(),
-            label_counts(inputs.data["train"], test_labels.shape[1]),
-            f1(test_labels, decisions),
-            strict=True,
-        )
-    ]
-    return _Evaluated(metrics, per_label, classifier, (test_labels, decisions), probabilities["test"])
-
-
-def _logits(features: Array, weight: Tensor, bias: Tensor) -> Array:
-    result: Array = (torch.from_numpy(features) @ weight.float().T + bias.float()).numpy()
-    return result
-
-
-def _probabilities(logits: Array, single_label: bool) -> Array:
-    """As a pipeline gives them for the classifier that is saved."""
-    probabilities: Array = torch.from_numpy(logits).softmax(dim=1).numpy() if single_label else sigmoid(logits)
-    return probabilities
-
-
-def _scores(
-    prefix: str, probabilities: Mapping[str, Array], held_out: Mapping[str, FeaturesAndLabels], single_label: bool
-) -> dict[str, float]:
-    """Metrics of each split."""
-    metrics: dict[str, float] = {}
-    for split, values in probabilities.items():
-        labels = held_out[split][1]
-        if single_label:
-            found = compute_single_label_metrics(SimpleNamespace(predictions=values, label_ids=labels))
-            found["accuracy"] = found["subset_accuracy"]
-        else:
-            found = multilabel_metrics(labels, values)
-        metrics |= {f"{prefix}{split}_{name}": float(value) for name, value in found.items()}
-    return metrics
-
-
-def _training_passes(
-    trainer: ContrastiveMultiLabelTrainer, inputs: Inputs, augmented_passes: int
-) -> tuple[list[Array], Array]:
-    """Training features that the heads learn from: of the plain rows, or of several augmented passes over them."""
-    if inputs.kind == "text" or augmented_passes == 0:
-        features, labels = trainer.features_and_labels(inputs.data["train"])
-        return [features], labels
-    numbers = range(1, augmented_passes + 1)
-    passes = [trainer.features_and_labels(inputs.data["train"], number) for number in numbers]
-    return [features for features, _ in passes], passes[0][1]
 
 
 # Folders --------------------------------------------------------------------------------------------------------------
@@ -376,7 +268,7 @@ def _check_same_data(before: Mapping[str, Any] | None, known_data: Mapping[str, 
         )
 
 
-def _save(result: ExperimentResult, encoder: Any, evaluated: _Evaluated, processor: Any, output: OutputFolder) -> None:
+def _save(result: ExperimentResult, encoder: Any, evaluated: Evaluated, processor: Any, output: OutputFolder) -> None:
     """Write everything aside, then put it in place within a moment: an error before leaves all as it was."""
     models = {"encoder": encoder, "classifier": evaluated.classifier}
     with output.staging("results") as results, ExitStack() as stack:
@@ -396,7 +288,7 @@ def _save(result: ExperimentResult, encoder: Any, evaluated: _Evaluated, process
 def _prepare_for_others(
     trainer: ContrastiveMultiLabelTrainer,
     inputs: Inputs,
-    evaluated: _Evaluated,
+    evaluated: Evaluated,
     experiment: ExperimentArguments,
     output: OutputFolder,
 ) -> None:
@@ -429,7 +321,7 @@ def _prepare_for_others(
 
 
 def _report(
-    trainer: ContrastiveMultiLabelTrainer, evaluated: _Evaluated, experiment: ExperimentArguments
+    trainer: ContrastiveMultiLabelTrainer, evaluated: Evaluated, experiment: ExperimentArguments
 ) -> ModelReport:
     """The facts for a card."""
     corpus = str(experiment.corpus)

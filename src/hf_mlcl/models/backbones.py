@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import logging
 import os
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel, TimmWrapperConfig
 from transformers.modeling_outputs import BaseModelOutputWithPooling
 from transformers.models.auto.modeling_auto import MODEL_MAPPING
+from transformers.utils import cached_file
 
 from hf_mlcl.models.configuration import FeatureBackboneConfig, Pooling
 from hf_mlcl.models.loading import load, make_backbone_known, problem, unreadable_weights
@@ -175,6 +177,24 @@ def _given_backbone(backbone: Any, further: list[str]) -> PreTrainedModel:
             f"(of an MLCLModel, model.backbone)."
         )
     return backbone
+
+
+def stated_pooling(name: str | os.PathLike[str], **where: Any) -> Pooling | None:
+    """How a model's own sentence-transformers files say that tokens become one vector; None where they do not.
+
+    Args:
+        name: Folder or Hub id.
+        **where: ``revision``, ``token`` or ``cache_dir``.
+    """
+    try:
+        file = cached_file(os.fspath(name), "1_Pooling/config.json", **where)
+        stated = json.loads(Path(file).read_text(encoding="utf-8"))
+    except (OSError, ValueError):  # it has no such file, or one that says nothing
+        return None
+    # Files of newer versions name the mode; older ones have a flag for each.
+    mode = stated.get("pooling_mode") or next((key for key, value in stated.items() if value is True), "")
+    known: dict[str, Pooling] = {"mean": "mean", "mean_tokens": "mean", "cls": "first", "cls_token": "first"}
+    return known.get(str(mode).removeprefix("pooling_mode_"))
 
 
 def represent(outputs: Any, attention_mask: Tensor | None, pooling: Pooling) -> Tensor:

@@ -147,6 +147,8 @@ def _backbone_config(settings: dict[str, Any]) -> PreTrainedConfig:
         if "auto_map" in settings:
             advice = "It comes with code of its own: if you trust it, load the model with trust_remote_code=True."
         raise ValueError(f"backbone_config names the model type {kind!r}, which transformers does not know. {advice}")
+    if kind == MLCLConfig.model_type:
+        raise ValueError("backbone_config is that of an MLCLModel; give that of the backbone within it.")
     return AutoConfig.for_model(kind, **settings)
 
 

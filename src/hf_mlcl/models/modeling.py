@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +16,14 @@ from transformers import AutoConfig, AutoModel, PreTrainedModel
 from transformers import initialization as init
 from transformers.utils import ModelOutput
 
-from hf_mlcl.models.backbones import FeatureBackbone, backbone_from_config, feature_size, load_backbone, represent
+from hf_mlcl.models.backbones import (
+    FeatureBackbone,
+    backbone_from_config,
+    feature_size,
+    load_backbone,
+    represent,
+    stated_pooling,
+)
 from hf_mlcl.models.configuration import FeatureBackboneConfig, MLCLConfig, Pooling
 from hf_mlcl.models.row_dropout import BatchDropout
 from hf_mlcl.models.sharing import SharedModel
@@ -116,7 +123,7 @@ class MLCLModel(SharedModel, PreTrainedModel):
         label_names: Sequence[str],
         *,
         projection_dim: int = 256,
-        pooling: Pooling = "first",
+        pooling: Pooling | Literal["auto"] = "first",
         classifier: bool = False,
         pretrained: bool = True,
         weights: str | Path | None = None,
@@ -130,7 +137,9 @@ class MLCLModel(SharedModel, PreTrainedModel):
                 of a timm architecture; or a model of transformers, which becomes part of the new one as it is.
             label_names: The labels, in the order of their ids.
             projection_dim: Length of embeddings and prototypes.
-            pooling: ``"first"`` token or ``"mean"`` of a text's tokens; images and features are pooled by themselves.
+            pooling: ``"first"`` token or ``"mean"`` of a text's tokens; ``"auto"`` takes what the model's own
+                sentence-transformers files say, and the mean where there are none. Images and features are pooled by
+                themselves.
             classifier: Whether to add a linear classifier; the trainer adds it by itself where the loss needs logits.
             pretrained: Whether to load the backbone's weights.
             weights: A safetensors file with the weights of a timm architecture.
@@ -147,6 +156,10 @@ class MLCLModel(SharedModel, PreTrainedModel):
         backbone = load_backbone(
             name, pretrained=pretrained, weights=weights, trust_remote_code=trust_remote_code, **kwargs
         )
+        if pooling == "auto":
+            where = {key: kwargs[key] for key in ("revision", "token", "cache_dir") if key in kwargs}
+            stated = None if isinstance(name, PreTrainedModel) else stated_pooling(name, **where)
+            pooling = stated or "mean"
         return cls._around(backbone, label_names, projection_dim=projection_dim, pooling=pooling, classifier=classifier)
 
     @classmethod

@@ -534,6 +534,7 @@ class ContrastiveMultiLabelTrainer(Trainer):
         features, labels = [], []
         seed = augmented_pass and [self.args.seed, augmented_pass, self.args.process_index]
         before = self.args.dataloader_drop_last, self.args.dataloader_persistent_workers
+        dataset, order = _by_length(dataset)
         try:
             self.args.dataloader_drop_last = False  # meant for training: no row is left out here
             self.args.dataloader_persistent_workers = False  # the loader is used once: its workers would stay for ever
@@ -551,7 +552,10 @@ class ContrastiveMultiLabelTrainer(Trainer):
             self.args.dataloader_drop_last, self.args.dataloader_persistent_workers = before
             self.model.train(was_training)
         empty = torch.zeros(0, self.model.config.num_labels)
-        return torch.cat(features).numpy(), (torch.cat(labels) if labels else empty).numpy()
+        found = [torch.cat(features), torch.cat(labels) if labels else empty]
+        if order is not None:  # back to the order of the rows
+            found = [part[order.argsort()] if len(part) else part for part in found]
+        return found[0].numpy(), found[1].numpy()
 
     # To the Hub -------------------------------------------------------------------------------------------------------
 
@@ -746,6 +750,15 @@ def _random_numbers(seed: list[int]) -> Iterator[None]:
         finally:
             random.setstate(before[0])
             np.random.set_state(before[1])  # noqa: NPY002
+
+
+def _by_length(dataset: Any) -> tuple[Any, Tensor | None]:
+    """Texts with as many tokens side by side, so that little is filled up; and the order that they are in then."""
+    if "input_ids" not in (getattr(dataset, "column_names", None) or ()) or not hasattr(dataset, "select"):
+        return dataset, None
+    lengths = [len(tokens) for tokens in dataset.with_format(None)["input_ids"]]
+    order = torch.tensor(lengths).argsort(stable=True)
+    return dataset.select(order.tolist()), order
 
 
 def _first_view(inputs: dict[str, Any]) -> dict[str, Any]:

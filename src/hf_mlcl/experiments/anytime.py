@@ -1,0 +1,158 @@
+"""One experiment in stages, within a time: begin, train, evaluate. See `hf_mlcl.experiments.stages`."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor
+
+from hf_mlcl.evaluation.label_names import TEMPLATES, name_priors
+from hf_mlcl.experiments.arguments import ExperimentArguments
+from hf_mlcl.experiments.evaluating import Array, Evaluated, evaluate_stages, stage_classifier
+from hf_mlcl.experiments.inputs import Inputs
+from hf_mlcl.experiments.output_folder import OutputFolder
+from hf_mlcl.experiments.stages import LOOK_ROWS, LOOKS, Stage, Stages, step_seconds
+from hf_mlcl.inference import Encoder
+from hf_mlcl.training import ContrastiveMultiLabelTrainer
+
+logger = logging.getLogger(__name__)
+
+FEWEST_STEPS = 5
+"""Less fine-tuning than this is not begun."""
+LONGEST = 4
+"""A time budget is used for at most so many times the usual steps."""
+OPTIMIZER = 1.15
+"""What a step takes beyond its passes: the update, the loader, a log."""
+SAVING = 10.0
+"""Seconds left for writing the result."""
+
+
+class Anytime:
+    """Goes through the stages of an experiment, and keeps the best so far in its output folder.
+
+    Args:
+        trainer: Before training.
+        inputs: Data, model and processor.
+        experiment: The settings, with `minutes`, `prototype_init` and `label_templates`.
+        output: Where the best classifier so far is published.
+        start: When the experiment began (`time.perf_counter`).
+        tell: Called with what a person wants to know while waiting.
+        resumed: Whether the folder has a classifier of this experiment already, which stage 0 does not replace.
+    """
+
+    def __init__(
+        self,
+        trainer: ContrastiveMultiLabelTrainer,
+        inputs: Inputs,
+        experiment: ExperimentArguments,
+        output: OutputFolder,
+        start: float,
+        tell: Callable[[str], None],
+        resumed: bool = False,
+    ) -> None:
+        self.trainer, self.inputs, self.experiment = trainer, inputs, experiment
+        self.output, self.start, self.tell, self.resumed = output, start, tell, resumed
+        objective = experiment.thresholds
+        self.stages = Stages(
+            trainer,
+            inputs.data["train"],
+            inputs.data["validation"],
+            self._priors,
+            self._publish,
+            None if experiment.single_label or objective == "half" else objective,
+        )
+        self.frozen: tuple[Stage, Array] | None = None
+        self.encoding_seconds: dict[str, float] = {}
+
+    def begin(self) -> None:
+        """Stage 0: a classifier on the frozen encoder, saved and scored."""
+        rows = {split: len(self.inputs.data[split]) for split in ("train", "validation", "test")}
+        self.tell(f"Encoding {sum(rows.values()):,} rows with the encoder as it is ...")
+        began = time.perf_counter()
+        stage = self.stages.begin(self.experiment.prototype_init)
+        self.encoding_seconds["look"] = time.perf_counter() - began
+        self.tell(
+            f"After {time.perf_counter() - self.start:.0f} s there is a classifier: ranking score {stage.score:.3f} on "
+            f"validation (prior: {stage.heads.prior}, weight decay {stage.heads.weight_decay:g})."
+        )
+        began = time.perf_counter()
+        features = self.trainer.extract_features(self.inputs.data["test"])
+        self.encoding_seconds["test"] = time.perf_counter() - began
+        self.frozen = stage, stage.probabilities(features)
+
+    def train(self, checkpoint: str | None) -> dict[str, float]:
+        """Fine-tune from there, as long as there is time and something to gain; returns metrics of the training.
+
+        Args:
+            checkpoint: Where to go on, if an earlier training was interrupted.
+        """
+        steps = self._plan()
+        if steps < FEWEST_STEPS:
+            self.tell("There is no time for fine-tuning: the classifier on the frozen encoder remains.")
+            return {}
+        self.trainer.args.max_steps = steps
+        self.trainer.add_callback(self.stages.callback(steps))
+        try:
+            outcome = self.trainer.train(resume_from_checkpoint=checkpoint)
+        except KeyboardInterrupt:
+            if self.trainer.args.world_size > 1:  # the others do not know of it
+                raise
+            self.tell("Stopped. The best so far is scored and kept; once more ends at once.")
+            return {}
+        return {"train_loss": float(outcome.training_loss)}
+
+    def evaluate(self) -> Evaluated:
+        """Score the best stage on test, beside stage 0."""
+        if self.frozen is None:
+            raise RuntimeError("begin() comes first.")
+        return evaluate_stages(self.trainer, self.inputs, self.experiment, self.stages, self.frozen)
+
+    def _plan(self) -> int:
+        """Training steps: the usual number, or what fits into the time."""
+        args, minutes = self.trainer.args, self.experiment.minutes
+        batches = len(self.trainer.get_train_dataloader()) / args.gradient_accumulation_steps
+        usual: int = args.max_steps if args.max_steps > 0 else math.ceil(args.num_train_epochs * batches)
+        pace = step_seconds(self.trainer) * OPTIMIZER * args.gradient_accumulation_steps
+        rows, validation = len(self.inputs.data["train"]), len(self.inputs.data["validation"])
+        look = self.encoding_seconds["look"]
+        small_look = look * (min(rows, LOOK_ROWS) + validation) / (rows + validation)
+        afterwards = LOOKS * small_look + (look if rows > LOOK_ROWS else 0) + self.encoding_seconds["test"] + SAVING
+        if minutes is None:
+            estimate = (usual * pace + afterwards) / 60
+            self.tell(f"Fine-tuning takes about {max(estimate, 0.5):.0f} minutes more; --minutes sets another time.")
+            return usual
+        left = 60 * minutes - (time.perf_counter() - self.start) - afterwards
+        steps = int(min(left / pace, LONGEST * usual))
+        if self.trainer.args.world_size > 1:  # clocks differ: one decides for all
+            told = torch.tensor([steps], device=args.device)
+            steps = int(self.trainer.accelerator.gather(told)[0])
+        if steps >= FEWEST_STEPS:
+            self.tell(f"Fine-tuning for {steps} steps at {pace:.2f} s, to end {minutes:g} minutes after the start.")
+        return steps
+
+    def _priors(self) -> Mapping[str, Tensor]:
+        """The encoded names of the labels, where the encoder reads texts."""
+        if self.inputs.kind != "text" or self.experiment.label_templates == []:
+            return {}
+        model = self.trainer.model
+        encoder = Encoder(model, self.inputs.processor)
+        names = [model.config.id2label[number] for number in range(model.config.num_labels)]
+        return name_priors(names, encoder.features, self.experiment.label_templates or TEMPLATES)
+
+    def _publish(self, stage: Stage) -> None:
+        """Put the classifier of the moment into the output folder, so that an interruption leaves it usable."""
+        if not self.trainer.is_world_process_zero():
+            return
+        if stage.step > 0:
+            self.tell(f"Step {stage.step}: ranking score {stage.score:.3f} on validation, the best so far.")
+        elif self.resumed:
+            return
+        classifier = stage_classifier(self.trainer, self.inputs, self.experiment, stage)
+        with self.output.staging("classifier") as folder:
+            classifier.save_pretrained(folder)
+            self.inputs.processor.save_pretrained(folder)
+            self.output.publish(classifier=folder)

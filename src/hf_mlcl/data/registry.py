@@ -203,6 +203,23 @@ def chosen_options(corpus: str, size: str, options: Mapping[str, Any]) -> dict[s
     return chosen
 
 
+def default_options(corpus: str, size: str = "full") -> dict[str, Any]:
+    """The options of a corpus that have a meaning for a size, with their defaults.
+
+    Examples:
+        >>> default_options("semeval2018")
+        {'labelled_only': False}
+    """
+    from hf_mlcl.data.builder import OPTIONS_OF_SIZE
+
+    known = _builder_class(corpus).OPTIONS
+    return {
+        name: values[0] if isinstance(values, tuple) else values
+        for name, values in known.items()
+        if OPTIONS_OF_SIZE.get(name, size) == size
+    }
+
+
 def _builder_class(name: str) -> type[CorpusBuilder]:
     from hf_mlcl.data.builder import CorpusBuilder
 

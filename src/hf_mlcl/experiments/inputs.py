@@ -148,7 +148,7 @@ def _text_inputs(data: DatasetDict, label_names: list[str], experiment: Experime
     name = experiment.backbone or DEFAULT_BACKBONES["text"]
     if name == SMALL_BACKBONE:
         tokenizer = word_tokenizer(data["train"]["text"])
-        model = _small_text_encoder(len(tokenizer), label_names, experiment.max_length)
+        model = _small_text_encoder(len(tokenizer), label_names, experiment)
     else:
         model = _from_backbone(name, label_names, experiment, pooling=experiment.pooling)
         tokenizer = _tokenizer(name, experiment.trust_remote_code)
@@ -165,14 +165,18 @@ def _text_inputs(data: DatasetDict, label_names: list[str], experiment: Experime
 def _image_inputs(data: DatasetDict, label_names: list[str], experiment: ExperimentArguments) -> Inputs:
     name, size = experiment.backbone or DEFAULT_BACKBONES["image"], experiment.image_size
     if name == SMALL_BACKBONE:
-        model = MLCLModel.from_backbone("resnet10t", label_names, pretrained=False)
+        model = MLCLModel.from_backbone("resnet10t", label_names, pretrained=False, **_heads(experiment))
     else:
         model = _from_backbone(name, label_names, experiment)
     augmented, plain = (ImageCollator(image_transform(size, train=train), len(label_names)) for train in (True, False))
     return Inputs(model, data, image_processor(size), augmented, plain, "image")
 
 
-def _small_text_encoder(vocabulary: int, label_names: list[str], max_length: int) -> MLCLModel:
+def _heads(experiment: ExperimentArguments) -> dict[str, Any]:
+    return {"projection_bias": experiment.projection_bias, "classifier_dropout": experiment.classifier_dropout}
+
+
+def _small_text_encoder(vocabulary: int, label_names: list[str], experiment: ExperimentArguments) -> MLCLModel:
     """Two layers of BERT, which learn from nothing in minutes on a CPU."""
     backbone = BertConfig(
         vocab_size=vocabulary,
@@ -180,7 +184,7 @@ def _small_text_encoder(vocabulary: int, label_names: list[str], max_length: int
         num_hidden_layers=2,
         num_attention_heads=4,
         intermediate_size=256,
-        max_position_embeddings=max(512, max_length),
+        max_position_embeddings=max(512, experiment.max_length),
         pad_token_id=0,
     )
     return MLCLModel(
@@ -189,6 +193,7 @@ def _small_text_encoder(vocabulary: int, label_names: list[str], max_length: int
             id2label=dict(enumerate(label_names)),
             label2id={name: number for number, name in enumerate(label_names)},
             pooling="mean",
+            **_heads(experiment),
         )
     )
 
@@ -203,6 +208,7 @@ def _from_backbone(name: str, label_names: list[str], experiment: ExperimentArgu
                 label_names,
                 pretrained=experiment.pretrained,
                 trust_remote_code=experiment.trust_remote_code,
+                **_heads(experiment),
                 **settings,
             )
     except (OSError, ValueError) as error:

@@ -29,6 +29,8 @@ from hf_mlcl.training import ContrastiveTrainingArguments
 
 logger = logging.getLogger(__name__)
 
+DRY_RUN = ("--dry-run", "--dry_run")
+
 
 def parse_experiment(
     recipe: Recipe, argv: Sequence[str] | None = None, description: str | None = None
@@ -50,8 +52,11 @@ def parse_experiment(
         >>> experiment.max_train_samples, training.num_train_epochs, training.lr_scheduler_type.value
         (100, 5, 'linear')
     """
+    words = list(sys.argv[1:] if argv is None else argv)
     try:
-        return build_experiment(recipe, parse_settings(sys.argv[1:] if argv is None else argv, description))
+        if any(word in DRY_RUN for word in words):
+            _end_with_dry_run(recipe, [word for word in words if word not in DRY_RUN])
+        return build_experiment(recipe, parse_settings(words, description))
     except ValueError as error:
         parser = _parser(description)
         parser.exit(2, f"{parser.format_usage()}{parser.prog}: error: {error}\n")
@@ -72,13 +77,34 @@ def parse_settings(argv: Sequence[str], description: str | None = None) -> dict[
         >>> parse_settings(["--learning_rate", "2e-5", "--size", "small"])
         {'learning_rate': 2e-05, 'size': 'small'}
     """
+    from_file, given = _parsed(argv, description)
+    return {**from_file, **given}
+
+
+def _parsed(argv: Sequence[str], description: str | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What the file says that a command line names, and what it says itself."""
     known, unknown = _parser(description).parse_known_args(list(argv))
     if unknown:
         wrong = next((word.partition("=")[0] for word in unknown if word.startswith("-")), unknown[0])
         raise ValueError(f"There is no argument {wrong}. Nearest: {_nearest(wrong.lstrip('-'), '--')}.")
     given = vars(known)
-    from_file = read_settings(given.pop("config")) if "config" in given else {}
-    return {**from_file, **given}
+    if "dry_run" in given:
+        raise ValueError("--dry-run is for recipes; `hf-mlcl train` has --check.")
+    return read_settings(given.pop("config")) if "config" in given else {}, given
+
+
+def _end_with_dry_run(recipe: Recipe, argv: Sequence[str]) -> NoReturn:
+    """Print what would be done, by one process of many, and end the program."""
+    from accelerate import PartialState
+
+    from hf_mlcl.experiments.dry_run import dry_run
+
+    from_file, given = _parsed(argv)
+    plan = dry_run(recipe, {**from_file, **given}, from_file=from_file.keys() - given.keys())
+    if PartialState().is_main_process:
+        print(plan)
+    PartialState().destroy_process_group()  # a rank that leaves without it may crash on its way out
+    raise SystemExit(0)
 
 
 def build_experiment(
@@ -171,6 +197,9 @@ def _parser(description: str | None = None) -> Any:
         allow_abbrev=False,
     )
     parser.add_argument("--config", help="A YAML or JSON file with any of these arguments.")
+    parser.add_argument(
+        *DRY_RUN, action="store_true", help="Print every setting with its origin, rows, steps and time, and end."
+    )
     for action in parser._actions:
         action.default = argparse.SUPPRESS
     return parser
@@ -179,7 +208,7 @@ def _parser(description: str | None = None) -> Any:
 @functools.cache
 def _actions() -> dict[str, Any]:
     """What the parser does with each setting."""
-    return {action.dest: action for action in _parser()._actions if action.dest not in ("config", "help")}
+    return {action.dest: action for action in _parser()._actions if action.dest not in ("config", "dry_run", "help")}
 
 
 def _nearest(name: str, prefix: str = "") -> str:

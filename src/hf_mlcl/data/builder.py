@@ -14,7 +14,7 @@ import datasets
 from datasets import ClassLabel, DatasetInfo, Features, GeneratorBasedBuilder, Image, List, SplitGenerator, Value
 
 from hf_mlcl.data import toy
-from hf_mlcl.data.download import fetch
+from hf_mlcl.data.download import discard, fetch
 from hf_mlcl.data.errors import CorpusError, CorpusFileError, Problems
 from hf_mlcl.data.facts import CorpusFacts, SplitSizes
 from hf_mlcl.data.images import image_defect
@@ -242,7 +242,7 @@ class CorpusBuilder(GeneratorBasedBuilder):  # type: ignore[misc]
     def _discard_bad_download(self, error: CorpusError) -> None:
         path = getattr(error, "path", None)
         if path and os.path.realpath(path).startswith(os.path.realpath(self._cache_downloaded_dir) + os.sep):
-            os.unlink(path)
+            discard(path)
             error.args = (f"{error} It was a download and has been deleted: call again to get it anew.",)
 
 

@@ -254,7 +254,8 @@ def _steps(rows: int, training: ContrastiveTrainingArguments) -> int:
     batch = training.train_batch_size * training.world_size
     batches = rows // batch if training.drop_last_train_batch else math.ceil(rows / batch)
     updates = max(1, math.ceil(batches / training.gradient_accumulation_steps))
-    return int(math.ceil(training.num_train_epochs * updates))
+    steps: int = math.ceil(training.num_train_epochs * updates)
+    return steps
 
 
 def _shown(value: Any) -> str:

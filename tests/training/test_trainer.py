@@ -512,6 +512,39 @@ class TestEvaluation:
             expected = trainer.model.eval()(**batch).features
         assert np.allclose(features, expected.numpy(), atol=1e-6)
 
+    def test_texts_of_any_length_are_encoded_with_little_padding_and_come_in_the_order_of_the_rows(self, tmp_path):
+        trainer = trainer_for(tmp_path, per_device_eval_batch_size=4)
+        lengths = [3, 9, 4, 8, 3, 9, 4, 8, 5]
+        rows = Dataset.from_list(
+            [{"input_ids": list(range(1, n + 1)), "attention_mask": [1] * n, "labels": [n % 4]} for n in lengths]
+        )
+        seen = []
+        trainer.data_collator = CountingCollator(seen)
+        features, labels = trainer.features_and_labels(rows)
+        with torch.no_grad():
+            for row, got in zip(rows, features, strict=True):
+                ids = torch.tensor([row["input_ids"]])
+                alone = trainer.model.eval()(input_ids=ids, attention_mask=torch.ones_like(ids)).features
+                assert np.allclose(got, alone.numpy(), atol=1e-5)
+        assert labels.argmax(1).tolist() == [n % 4 for n in lengths]
+        assert seen == sorted(lengths)
+
+
+class CountingCollator:
+    """Pads a batch, and notes the lengths of its rows."""
+
+    def __init__(self, seen):
+        self.seen = seen
+
+    def __call__(self, rows):
+        self.seen += [len(row["input_ids"]) for row in rows]
+        width = max(len(row["input_ids"]) for row in rows)
+        padded = {
+            key: torch.tensor([[*row[key], *[0] * (width - len(row[key]))] for row in rows])
+            for key in ("input_ids", "attention_mask")
+        }
+        return {**padded, "labels": torch.eye(4)[[row["labels"][0] for row in rows]]}
+
 
 class TestPrecision:
     def test_bf16_trains_close_to_float32(self, tmp_path):

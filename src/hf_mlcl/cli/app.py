@@ -175,7 +175,9 @@ def train(
     ] = None,
     label_delimiter: Annotated[str | None, typer.Option(help="What separates labels in one column.")] = None,
     epochs: Annotated[float | None, typer.Option(help="Training epochs; from the size of the data if not set.")] = None,
+    minutes: Annotated[float | None, typer.Option(help="How long it may take; from the data if not set.")] = None,
     batch_size: Annotated[int | None, typer.Option(help="Rows a step on all devices together.")] = None,
+    test_file: Annotated[str | None, typer.Option(help="File with test rows, if the data have none.")] = None,
     output_dir: Annotated[str | None, typer.Option(help="Where to put everything.")] = None,
     check: Annotated[bool, typer.Option("--check", help="Show what was recognised, and stop.")] = False,
     strict: Annotated[
@@ -204,6 +206,8 @@ def train(
         "label_columns": None if label_columns is None else [name.strip() for name in label_columns.split(",")],
         "label_delimiter": label_delimiter,
         "num_train_epochs": epochs,
+        "minutes": minutes,
+        "test_file": test_file,
         "global_batch_size": batch_size,
         "output_dir": output_dir,
     }

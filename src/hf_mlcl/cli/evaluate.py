@@ -134,7 +134,9 @@ def _own_rows(data: str, split: str | None, columns: Mapping[str, Any], model: s
     as_trained: dict[str, Any] = {
         name: trained.get(name) if value is None else value for name, value in columns.items()
     }
-    given = read_own_data(data, cut=False, **as_trained).splits
+    # The rows that training held out belong to the data, where they are the same.
+    test_file = trained.get("test_file") if _same_place(data, trained.get("corpus")) else None
+    given = read_own_data(data, cut=False, test_file=test_file, **as_trained).splits
     if split == "all":
         return split, list(given.values())
     if split in (None, "test") and "test" in given:
@@ -153,6 +155,10 @@ def _own_rows(data: str, split: str | None, columns: Mapping[str, Any], model: s
         what = f"It is not known whether the classifier was trained on {data} (--split test scores a tenth of it)"
     say(f"{what}: all {sum(map(len, given.values()))} rows are scored.")
     return "all", list(given.values())
+
+
+def _same_place(data: str, corpus: Any) -> bool:
+    return isinstance(corpus, str) and Path(data).resolve() == Path(corpus).resolve()
 
 
 def _settings_of_training(model: str) -> dict[str, Any]:

@@ -14,7 +14,20 @@ import typer
 from hf_mlcl.cli.libraries import quiet_libraries
 from hf_mlcl.cli.output import print_json, print_pairs, print_table, say
 
-SHOWN = ("backbone", "max_length", "image_size", "global_batch_size", "num_train_epochs", "learning_rate")
+SHOWN = (
+    "protocol",
+    "backbone",
+    "pooling",
+    "max_length",
+    "image_size",
+    "global_batch_size",
+    "num_train_epochs",
+    "minutes",
+    "learning_rate",
+    "head_learning_rate",
+    "prototype_init",
+    "thresholds",
+)
 
 
 def run(
@@ -56,7 +69,7 @@ def run(
         from hf_mlcl.experiments.own import own_recipe
 
         columns: dict[str, Any] = {
-            name: chosen.get(name) for name in ("text_column", "label_columns", "label_delimiter")
+            name: chosen.get(name) for name in ("text_column", "label_columns", "label_delimiter", "test_file")
         }
         with warnings.catch_warnings():
             if not as_json:
@@ -89,18 +102,36 @@ def run(
         print_json({"folder": str(result.folder), "metrics": result.metrics, "seconds": result.seconds})
     else:
         names = [name for name in METRICS if f"test_{name}" in result.metrics]
-        kinds = {"validation": "validation", "test": "test", "test, tuned thresholds": "tuned_test"}
+        kinds = {
+            "frozen encoder, test": "frozen_test",
+            "frozen encoder, test, own thresholds": "frozen_tuned_test",
+            "validation": "validation",
+            "test": "test",
+            "test, own thresholds": "tuned_test",
+        }
         rows = [
             [title, *(result.metrics.get(f"{prefix}_{name}", "") for name in names)]
             for title, prefix in kinds.items()
             if f"{prefix}_micro_f1" in result.metrics
         ]
         print_table(["", *names], rows, title=f"\n{training.loss} after {result.seconds['total']:.0f} s")
+        _print_verdict(result.verdict)
         example = '"some text"' if _is_text(result.folder) else "picture.jpg"
         say(f"Saved in {result.folder}. Use it: hf-mlcl predict --model {result.folder} {example}")
     if failure is not None:
         say(f"hf-mlcl: {failure}")
         raise typer.Exit(1) from failure
+
+
+def _print_verdict(verdict: Mapping[str, Any]) -> None:
+    """What was gained over the frozen encoder, what was chosen, and what to try next."""
+    gains = verdict.get("scores", {}).get("gain")
+    if gains:
+        cells = [f"{value:+.3f} ({low:+.3f} to {high:+.3f})" for value, low, high in gains.values()]
+        print_pairs(list(zip(gains, cells, strict=True)), title="\ngained over the frozen encoder, 95 % interval")
+    if verdict:
+        print_pairs(list(verdict["choices"].items()), title="\nchosen")
+        print_pairs([(str(number), tip) for number, tip in enumerate(verdict["advice"], 1)], title="\nto try next")
 
 
 def _applies(name: str, splits: Any, known: Mapping[str, Any]) -> bool:

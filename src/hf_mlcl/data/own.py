@@ -98,6 +98,7 @@ def read_own_data(
     text_column: str | None = None,
     label_columns: Sequence[str] | None = None,
     label_delimiter: str | None = None,
+    test_file: str | os.PathLike[str] | None = None,
     seed: int = SEED,
     cut: bool = True,
     strict: bool = False,
@@ -123,6 +124,7 @@ def read_own_data(
         text_column: The column with texts (or paths of images), where it is not found by itself.
         label_columns: The columns with labels, where they are not found by themselves.
         label_delimiter: What separates the labels in one column, where it is not found by itself.
+        test_file: A file with the test rows, where the source has none.
         seed: Of the splits.
         cut: Whether to cut off the splits that are missing; without, the rows stay as they come.
         strict: Whether the first image that cannot be used is an error.
@@ -143,6 +145,10 @@ def read_own_data(
         {'train': 16, 'validation': 2, 'test': 2}
     """
     tables = read_tables(os.fspath(source))
+    if test_file is not None:
+        if "test" in tables:
+            raise CorpusFormatError(f"{os.fspath(source)} has a test split of its own; leave out test_file.")
+        tables["test"] = read_tables(os.fspath(test_file))["train"]
     columns = shared_columns(tables)
     kind, content = content_column(tables, columns, text_column, label_columns or ())
     notes: list[str] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -159,6 +160,8 @@ def _read_folder(folder: Path) -> dict[str, Table]:
     for path in sorted(folder.iterdir()):
         split = _split_name(path.name.split(".")[0])
         if path.is_file() and split and READERS.get(path.suffixes[0].lower() if path.suffixes else ""):
+            if split in tables:
+                raise CorpusFormatError(f"{folder} has two files for {split}, one of them {path.name}. Keep one.")
             tables[split] = _read_file(path)
     if tables:
         return _named_splits(tables)
@@ -189,7 +192,10 @@ def _read_metadata(folder: Path) -> dict[str, Table]:
 
 
 def _split_name(word: str) -> str | None:
-    return next((split for split, names in SPLIT_NAMES.items() if word.lower() in names), None)
+    """The split that a file or folder is named after: ``train``, ``reviews_train``, ``train-2024``."""
+    parts = re.split(r"[^a-z]+", word.lower())
+    found = {split for split, names in SPLIT_NAMES.items() if {parts[0], parts[-1]} & set(names)}
+    return found.pop() if len(found) == 1 else None
 
 
 def _named_splits(found: dict[str, Table]) -> dict[str, Table]:

@@ -6,6 +6,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,13 +17,14 @@ from hf_mlcl.experiments.evaluating import Array, Evaluated, evaluate_stages, st
 from hf_mlcl.experiments.inputs import Inputs
 from hf_mlcl.experiments.output_folder import OutputFolder
 from hf_mlcl.experiments.stages import LOOK_ROWS, LOOKS, Stage, Stages, step_seconds
+from hf_mlcl.experiments.verdict import advice, choices, side_by_side
 from hf_mlcl.inference import Encoder
 from hf_mlcl.training import ContrastiveMultiLabelTrainer
 
 logger = logging.getLogger(__name__)
 
 FEWEST_STEPS = 5
-"""Less fine-tuning than this is not begun."""
+"""A time budget with room for fewer is not used for fine-tuning."""
 LONGEST = 4
 """A time budget is used for at most so many times the usual steps."""
 OPTIMIZER = 1.15
@@ -91,7 +93,7 @@ class Anytime:
             checkpoint: Where to go on, if an earlier training was interrupted.
         """
         steps = self._plan()
-        if steps < FEWEST_STEPS:
+        if steps == 0:
             self.tell("There is no time for fine-tuning: the classifier on the frozen encoder remains.")
             return {}
         self.trainer.args.max_steps = steps
@@ -110,6 +112,18 @@ class Anytime:
         if self.frozen is None:
             raise RuntimeError("begin() comes first.")
         return evaluate_stages(self.trainer, self.inputs, self.experiment, self.stages, self.frozen)
+
+    def verdict(self, evaluated: Evaluated) -> dict[str, Any]:
+        """Scores with intervals, choices and advice; see `hf_mlcl.experiments.verdict`."""
+        best = self.stages.best
+        tells: dict[str, Any] = {"choices": choices(self.stages, self.trainer.model.config.pooling)}
+        tells["advice"] = advice(self.stages, evaluated.per_label)
+        if self.frozen is None or best is None or self.experiment.single_label:
+            return tells
+        rows = [row["train_rows"] for row in evaluated.per_label]
+        probabilities = {"frozen": self.frozen[1], "trained": evaluated.probabilities}
+        decided = {"frozen": self.frozen[0].cuts(), "trained": best.cuts()}
+        return {"scores": side_by_side(evaluated.test[0], probabilities, decided, rows), **tells}
 
     def _plan(self) -> int:
         """Training steps: the usual number, or what fits into the time."""
@@ -130,8 +144,9 @@ class Anytime:
         if self.trainer.args.world_size > 1:  # clocks differ: one decides for all
             told = torch.tensor([steps], device=args.device)
             steps = int(self.trainer.accelerator.gather(told)[0])
-        if steps >= FEWEST_STEPS:
-            self.tell(f"Fine-tuning for {steps} steps at {pace:.2f} s, to end {minutes:g} minutes after the start.")
+        if steps < FEWEST_STEPS:
+            return 0
+        self.tell(f"Fine-tuning for {steps} steps at {pace:.2f} s, to end {minutes:g} minutes after the start.")
         return steps
 
     def _priors(self) -> Mapping[str, Tensor]:

@@ -60,6 +60,7 @@ class ExperimentArguments:
         text_column: Own data: the column with texts, where it is not found by itself.
         label_columns: Own data: the column or columns with labels, where they are not found by themselves.
         label_delimiter: Own data: what separates the labels within one column.
+        test_file: Own data: a file with the test rows, where the data have no test split.
 
     Examples:
         >>> ExperimentArguments(corpus="toy_text", backbone="small").evaluation
@@ -139,6 +140,7 @@ class ExperimentArguments:
     text_column: str | None = field(default=None, metadata={"help": "Own data: the column with texts."})
     label_columns: list[str] | None = field(default=None, metadata={"help": "Own data: columns with labels."})
     label_delimiter: str | None = field(default=None, metadata={"help": "Own data: separates labels in a column."})
+    test_file: str | None = field(default=None, metadata={"help": "Own data: a file with the test rows."})
 
     def __post_init__(self) -> None:
         for name, least in (

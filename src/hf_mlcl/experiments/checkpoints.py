@@ -30,6 +30,13 @@ MARKS = (STATE_FILE, "training_args.bin", "config.json", *WEIGHTS, *FOR_RESUMING
 """Files by which a checkpoint is known, also one that was interrupted."""
 
 
+def delete_checkpoints(folder: Path) -> None:
+    """Delete the checkpoints of a training; one process of many calls it."""
+    for path in _newest_first(folder):
+        if _is_known(path):
+            shutil.rmtree(path, ignore_errors=True)
+
+
 def starting_checkpoint(
     experiment: ExperimentArguments, training: ContrastiveTrainingArguments, same_again: bool = False
 ) -> str | None:
@@ -64,8 +71,7 @@ def starting_checkpoint(
                     "another --output_dir."
                 )
             if training.should_save:
-                for path in found:
-                    shutil.rmtree(path, ignore_errors=True)
+                delete_checkpoints(folder)
             return None
     if found:
         raise ValueError(

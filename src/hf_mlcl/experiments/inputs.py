@@ -80,6 +80,7 @@ def load_data(
             text_column=experiment.text_column,
             label_columns=experiment.label_columns,
             label_delimiter=experiment.label_delimiter,
+            test_file=experiment.test_file,
             strict=strict,
         ).splits
 

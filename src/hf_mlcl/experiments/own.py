@@ -7,16 +7,21 @@ from typing import Any
 
 import numpy as np
 import torch
+from transformers import AutoTokenizer
 
 from hf_mlcl.data.own import OwnData
 from hf_mlcl.experiments.arguments import SMALL_BACKBONE
+from hf_mlcl.experiments.inputs import without_vain_attempts
 from hf_mlcl.experiments.recipe import Recipe
+from hf_mlcl.models.loading import load
 
 STEPS = 160
 """Steps of fine-tuning to aim at: a good encoder needs few."""
 STEPS_FROM_NOTHING = 1500
 """Steps that an encoder takes that has learned nothing yet."""
 BATCH = 32
+LENGTHS = 2000
+"""Texts whose length is measured."""
 CHUNK = 64
 """Rows that an encoder computes at a time: fits a GPU with 12 GB, and leaves the batch as it is."""
 
@@ -50,7 +55,7 @@ def own_recipe(data: OwnData, corpus: str, backbone: str | None = None) -> Recip
         >>> data = OwnData(load_corpus("toy_text"), "text", "text", "built in", "as given")
         >>> settings = own_recipe(data, "toy_text").for_loss("reg")
         >>> settings["protocol"], settings["global_batch_size"], settings["num_train_epochs"]
-        ('best', 32, 3)
+        ('best', 32, 2)
     """
     rows = len(data.splits["train"])
     settings: dict[str, Any] = {
@@ -64,7 +69,7 @@ def own_recipe(data: OwnData, corpus: str, backbone: str | None = None) -> Recip
         "thresholds": "macro_f1",
     }
     if data.kind == "text":
-        settings["max_length"] = _tokens(data)
+        settings["max_length"] = _tokens(data, settings["backbone"])
     if backbone == SMALL_BACKBONE:
         batch = int(np.clip(2 ** round(math.log2(max(rows / 20, 1))), 16, 256))
         settings |= {"learning_rate": 1e-3, "image_size": 64} if data.kind == "image" else {"learning_rate": 1e-3}
@@ -90,7 +95,15 @@ def _epochs(rows: int, batch: int, steps: int, fewest: int, most: int) -> int:
     return int(np.clip(round(steps * batch / max(rows, 1)), fewest, most))
 
 
-def _tokens(data: OwnData) -> int:
-    """A length that holds 95 % of the texts, as a multiple of 16 between 32 and 256 (4 words make about 5 tokens)."""
-    words = [len(text.split()) for text in data.splits["train"]["text"][:5000]]
-    return int(np.clip(16 * math.ceil(1.25 * float(np.quantile(words, 0.95)) / 16), 32, 256))
+def _tokens(data: OwnData, backbone: str) -> int:
+    """A length that holds 95 % of the texts, as a multiple of 16 between 32 and 256."""
+    texts = list(data.splits["train"]["text"][:LENGTHS])
+    try:
+        if backbone == SMALL_BACKBONE:
+            raise ValueError("its tokenizer is made of the words")
+        with without_vain_attempts(backbone):
+            tokenizer = load(AutoTokenizer, backbone)
+        lengths = [len(tokens) for tokens in tokenizer(texts)["input_ids"]]
+    except Exception:  # it is loaded for good later, and told then what is wrong
+        lengths = [math.ceil(1.25 * len(text.split())) for text in texts]  # 4 words make about 5 tokens
+    return int(np.clip(16 * math.ceil(float(np.quantile(lengths, 0.95)) / 16), 32, 256))

@@ -25,7 +25,7 @@ from hf_mlcl.data.registry import list_corpora
 from hf_mlcl.experiments.anytime import Anytime
 from hf_mlcl.experiments.arguments import ExperimentArguments
 from hf_mlcl.experiments.checking import check_experiment, check_push
-from hf_mlcl.experiments.checkpoints import StatisticsInCheckpoints, starting_checkpoint
+from hf_mlcl.experiments.checkpoints import StatisticsInCheckpoints, delete_checkpoints, starting_checkpoint
 from hf_mlcl.experiments.decisions import DECISIONS_FILE, save_decisions
 from hf_mlcl.experiments.evaluating import Evaluated, evaluate_study
 from hf_mlcl.experiments.inputs import Inputs, load_data, prepare_inputs
@@ -61,6 +61,8 @@ class ExperimentResult:
         folder: Where everything was saved.
         settings: Corpus, loss, seed and all the rest.
         versions: Of the libraries that matter.
+        verdict: With ``protocol="best"``: ``scores`` of the frozen and the trained classifier with 95 % intervals,
+            ``choices`` that were made, and ``advice``.
     """
 
     metrics: dict[str, float]
@@ -69,6 +71,7 @@ class ExperimentResult:
     folder: Path
     settings: dict[str, Any] = field(repr=False)
     versions: dict[str, str] = field(repr=False)
+    verdict: dict[str, Any] = field(default_factory=dict, repr=False)
 
     def save(self, folder: str | os.PathLike[str] | None = None) -> None:
         """Write ``metrics.json``, whole or not at all.
@@ -194,6 +197,7 @@ def _run(
         without_bars(trainer, quiet)
     if trainer.is_world_process_zero():
         output.begin(settings | known_data)
+    verdict: dict[str, Any] = {}
     if experiment.protocol == "best":
         tell = partial(print, flush=True) if not quiet and trainer.is_world_process_zero() else lambda line: None
         anytime = Anytime(trainer, inputs, experiment, output, start, tell, resumed=checkpoint is not None)
@@ -203,6 +207,7 @@ def _run(
             metrics = anytime.train(checkpoint)
         with _measured(seconds, "evaluate"):
             evaluated = anytime.evaluate()
+            verdict = anytime.verdict(evaluated)
     else:
         with _measured(seconds, "train"):
             metrics = {"train_loss": float(trainer.train(resume_from_checkpoint=checkpoint).training_loss)}
@@ -216,12 +221,15 @@ def _run(
         folder=output.path,
         settings=settings | known_data,
         versions=library_versions(),
+        verdict=verdict,
     )
     if trainer.is_world_process_zero():
         _save(result, trainer.model, evaluated, inputs.processor, output)
     _prepare_for_others(trainer, inputs, evaluated, experiment, output)
     if trainer.is_world_process_zero():
         output.finish()
+        if experiment.protocol == "best":  # the best is saved: nobody goes on from what came after it
+            delete_checkpoints(output.path)
     return result
 
 

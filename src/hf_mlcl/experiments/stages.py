@@ -79,6 +79,10 @@ class Stage:
     score: float
     rows: int
 
+    def cuts(self) -> list[float] | float:
+        """Probabilities from which labels count."""
+        return 0.5 if self.thresholds is None else self.thresholds.thresholds.values
+
     def probabilities(self, features: Array) -> Array:
         """Of rows by their features."""
         p: Array = sigmoid(self.heads.logits(torch.from_numpy(features)).numpy()).astype(np.float32)

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from datasets import Dataset
 from datasets.fingerprint import Hasher
 from huggingface_hub import HfApi
 from torch import Tensor
@@ -28,6 +29,7 @@ from transformers.trainer import TRAINING_ARGS_NAME
 from transformers.trainer_utils import HubStrategy
 from transformers.utils import PushInProgress
 
+from hf_mlcl.data.batching import row_lengths
 from hf_mlcl.data.collators import TextCollator
 from hf_mlcl.evaluation import LinearEvaluationConfig, LinearEvaluationResult, linear_evaluate
 from hf_mlcl.evaluation.feature_cache import FeatureCache, feature_key
@@ -754,10 +756,9 @@ def _random_numbers(seed: list[int]) -> Iterator[None]:
 
 def _by_length(dataset: Any) -> tuple[Any, Tensor | None]:
     """Texts with as many tokens side by side, so that little is filled up; and the order that they are in then."""
-    if "input_ids" not in (getattr(dataset, "column_names", None) or ()) or not hasattr(dataset, "select"):
+    if not isinstance(dataset, Dataset) or "input_ids" not in dataset.column_names:
         return dataset, None
-    lengths = [len(tokens) for tokens in dataset.with_format(None)["input_ids"]]
-    order = torch.tensor(lengths).argsort(stable=True)
+    order = torch.tensor(row_lengths(dataset)).argsort(stable=True)
     return dataset.select(order.tolist()), order
 
 

@@ -1,0 +1,443 @@
+"""Data of one's own against what one would do otherwise, at the same cost.
+
+    python benchmarks/own_data.py run DATA --text_encoder FOLDER --image_weights FILE --output RESULTS
+    python benchmarks/own_data.py run DATA ... --lines semeval:300 arxiv:1000 --seeds 0 --methods ours frozen
+    python benchmarks/own_data.py report --output RESULTS --picture docs/images/own_data.png
+
+DATA holds the official files of the corpora in the folders semeval2018_ec, arxiv54 (in AAPD's layout), 20newsgroups and
+coco2014_mini; FOLDER a sentence encoder (all-MiniLM-L6-v2), FILE the weights of timm's mobilenetv2_100. Each run is a
+process of its own and leaves a JSON file in RESULTS; what is there is not run again, so that it can be interrupted.
+
+Methods: `ours` is `hf-mlcl train` as it comes. `tfidf` and `frozen` are scikit-learn's logistic regression, C chosen on
+validation, on TF-IDF or on the frozen encoder's features. `hf_bce` is HF's Trainer with BCE and one linear layer on the
+same encoder, `setfit` is SetFit (where it is installed): both train for as many CPU seconds as `ours` took in all.
+Thresholds are tuned on validation by the same code for all of them, for micro-F1 and for macro-F1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+CORPORA = {
+    "semeval": ("semeval2018", "semeval2018_ec", (300, 1000, 6838)),
+    "arxiv": ("aapd", "arxiv54", (300, 1000, 6000)),
+    "news": ("newsgroups20", "20newsgroups", (300, 1000)),
+    "coco": ("coco2014", "coco2014_mini", (300, 1000, 6000)),
+}
+METHODS = ("ours", "frozen", "tfidf", "hf_bce", "setfit")
+EVAL_ROWS = 2000
+"""Rows of validation and of test that are kept, drawn with a fixed seed."""
+IMAGE_SIZE = 96
+STRENGTHS = (0.01, 0.1, 1.0, 10.0, 100.0)
+RATE = 1e-4
+
+
+# The data -------------------------------------------------------------------------------------------------------------
+
+
+def splits(options: argparse.Namespace) -> Any:
+    """Training rows drawn by the seed; validation a quarter as many, as a user would hold out; test."""
+    from hf_mlcl import load_corpus
+
+    corpus, folder, _ = CORPORA[options.corpus]
+    data = load_corpus(corpus, data_dir=os.path.join(options.data, folder))
+    data["train"] = data["train"].shuffle(seed=options.seed).select(range(min(options.rows, len(data["train"]))))
+    held_out = min(max(options.rows // 4, 100), EVAL_ROWS, len(data["validation"]))
+    data["validation"] = data["validation"].shuffle(seed=options.seed).select(range(held_out))
+    data["test"] = data["test"].shuffle(seed=0).select(range(min(EVAL_ROWS, len(data["test"]))))
+    return data
+
+
+def multi_hot(rows: Any) -> Any:
+    from hf_mlcl.data import encode_labels
+
+    return np.asarray(encode_labels(rows["labels"], len(rows.features["labels"].feature.names))) > 0
+
+
+# The methods: from splits to probabilities of validation and test -----------------------------------------------------
+
+
+def ours(data: Any, options: argparse.Namespace) -> dict[str, Any]:
+    from hf_mlcl.data.own import OwnData
+    from hf_mlcl.experiments import build_experiment, own_recipe, run_experiment
+    from hf_mlcl.experiments.prediction import Predictor
+
+    image = "image" in data["train"].column_names
+    own = OwnData(data, "image" if image else "text", "image" if image else "text", "benchmark", "as given")
+    backbone = "mobilenetv2_100" if image else options.text_encoder
+    settings: dict[str, Any] = {"seed": options.seed, "export": False, "use_cpu": True, "disable_tqdm": True}
+    if image:
+        settings |= {"backbone_weights": options.image_weights, "image_size": IMAGE_SIZE}
+    if options.corpus == "news":
+        settings["single_label"] = True
+    with tempfile.TemporaryDirectory() as folder:
+        recipe = own_recipe(own, options.corpus, backbone)
+        result = run_experiment(*build_experiment(recipe, {**settings, "output_dir": folder}), data)
+        spent = time.process_time()
+        predictor = Predictor(folder, batch_size=64)
+        column = "image" if image else "text"
+        found = {split: predictor.probabilities(list(data[split][column])) for split in ("validation", "test")}
+    frozen = {name: value for name, value in result.metrics.items() if name.startswith("frozen_")}
+    return {**found, "spent": spent, "frozen": frozen, "seconds": result.seconds, "verdict": result.verdict}
+
+
+def frozen(data: Any, options: argparse.Namespace) -> dict[str, Any]:
+    return logistic(data, encoded(data, options))
+
+
+def tfidf(data: Any, options: argparse.Namespace) -> dict[str, Any]:
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    words = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, min_df=2).fit(data["train"]["text"])
+    return logistic(data, {split: words.transform(rows["text"]) for split, rows in data.items()})
+
+
+def logistic(data: Any, features: dict[str, Any]) -> dict[str, Any]:
+    """Five lines of scikit-learn, for each C; the best on validation by mAP."""
+    from sklearn.dummy import DummyClassifier
+    from sklearn.linear_model import LogisticRegression
+
+    from hf_mlcl.metrics import mean_average_precision
+
+    y, truth = multi_hot(data["train"]), multi_hot(data["validation"])
+    best: tuple[float, dict[str, Any]] = (-1.0, {})
+    for strength in STRENGTHS:
+        found = {split: np.zeros((len(data[split]), y.shape[1])) for split in ("validation", "test")}
+        for label in range(y.shape[1]):
+            one = y[:, label].all() or not y[:, label].any()
+            model = DummyClassifier() if one else LogisticRegression(C=strength, max_iter=1000)
+            model.fit(features["train"], y[:, label])
+            if True in model.classes_:
+                for split, p in found.items():
+                    p[:, label] = model.predict_proba(features[split])[:, list(model.classes_).index(True)]
+        score = mean_average_precision(truth, found["validation"], absent=float("nan"))
+        best = max(best, (score, found), key=lambda pair: pair[0])
+    return best[1]
+
+
+def encoded(data: Any, options: argparse.Namespace) -> dict[str, Any]:
+    """Features of the frozen encoder, as its own library computes them."""
+    if "text" in data["train"].column_names:
+        from sentence_transformers import SentenceTransformer
+
+        model = SentenceTransformer(options.text_encoder, device="cpu")
+        return {split: model.encode(list(rows["text"]), batch_size=64) for split, rows in data.items()}
+    import torch
+
+    from hf_mlcl.data import image_transform
+
+    model, transform = timm_model(options, num_classes=0).eval(), image_transform(IMAGE_SIZE)
+    with torch.inference_mode():
+        return {
+            split: np.concatenate([model(batch).numpy() for batch in image_batches(rows, transform)])
+            for split, rows in data.items()
+        }
+
+
+def timm_model(options: argparse.Namespace, num_classes: int) -> Any:
+    import timm
+
+    overlay = {"file": options.image_weights}
+    return timm.create_model(
+        "mobilenetv2_100", pretrained=True, num_classes=num_classes, pretrained_cfg_overlay=overlay
+    )
+
+
+def image_batches(rows: Any, transform: Callable[[Any], Any], size: int = 64) -> Iterator[Any]:
+    import torch
+
+    for start in range(0, len(rows), size):
+        yield torch.stack([transform(image) for image in rows[start : start + size]["image"]])
+
+
+def hf_bce(data: Any, options: argparse.Namespace) -> dict[str, Any]:
+    """HF's Trainer and a model for classification, for `options.budget` CPU seconds."""
+    import torch
+    from transformers import (
+        AutoModelForSequenceClassification,
+        AutoTokenizer,
+        Trainer,
+        TrainingArguments,
+    )
+
+    from hf_mlcl.data import image_transform
+
+    names = data["train"].features["labels"].feature.names
+    labels = {split: torch.from_numpy(multi_hot(rows)).float() for split, rows in data.items()}
+    image = "image" in data["train"].column_names
+    if image:
+        plain, augmented = image_transform(IMAGE_SIZE), image_transform(IMAGE_SIZE, train=True)
+        model = TimmClassifier(timm_model(options, len(names)))
+
+        def collate(rows: Any) -> dict[str, Any]:
+            change = augmented if model.training else plain
+            pixels = torch.stack([change(data[row["split"]][row["row"]]["image"]) for row in rows])
+            return {"pixel_values": pixels, "labels": torch.stack([row["labels"] for row in rows])}
+    else:
+        tokenizer = AutoTokenizer.from_pretrained(options.text_encoder)
+        length = 256 if options.corpus == "arxiv" else 128
+        tokens = {s: tokenizer(list(rows["text"]), truncation=True, max_length=length) for s, rows in data.items()}
+        model = AutoModelForSequenceClassification.from_pretrained(
+            options.text_encoder, num_labels=len(names), problem_type="multi_label_classification"
+        )
+
+        def collate(rows: Any) -> dict[str, Any]:
+            batch = tokenizer.pad(
+                [{"input_ids": tokens[r["split"]]["input_ids"][r["row"]]} for r in rows], return_tensors="pt"
+            )
+            return {**batch, "labels": torch.stack([row["labels"] for row in rows])}
+
+    rows = {s: [{"split": s, "row": i, "labels": y} for i, y in enumerate(labels[s])] for s in data}
+
+    with tempfile.TemporaryDirectory() as folder:
+        fixed: dict[str, Any] = {
+            "per_device_train_batch_size": 32,
+            "per_device_eval_batch_size": 64,
+            "learning_rate": RATE,
+            "warmup_steps": 0.1,
+            "report_to": "none",
+            "use_cpu": True,
+            "disable_tqdm": True,
+            "save_strategy": "no",
+            "remove_unused_columns": False,
+            "seed": options.seed,
+            "dataloader_pin_memory": False,
+            "logging_steps": 10**6,
+        }
+
+        def trainer(steps: int) -> Any:
+            args = TrainingArguments(folder, max_steps=steps, **fixed)
+            return Trainer(model, args, data_collator=collate, train_dataset=rows["train"])
+
+        weights = {name: value.clone() for name, value in model.state_dict().items()}
+        start = time.process_time()
+        trainer(4).train()
+        pace = (time.process_time() - start) / 4
+        model.load_state_dict(weights)
+        steps = max(int((options.budget - time.process_time()) / pace), 10)
+        trained = trainer(steps)
+        trained.train()
+        spent = time.process_time()
+        found = {
+            s: torch.sigmoid(torch.from_numpy(trained.predict(rows[s]).predictions)).numpy()
+            for s in ("validation", "test")
+        }
+    return {**found, "spent": spent, "steps": steps}
+
+
+def setfit(data: Any, options: argparse.Namespace) -> dict[str, Any]:
+    """SetFit with one-vs-rest heads, for `options.budget` CPU seconds."""
+    from datasets import Dataset
+    from setfit import SetFitModel, Trainer, TrainingArguments
+
+    y = multi_hot(data["train"])
+    rows = Dataset.from_dict({"text": list(data["train"]["text"]), "label": y.astype(int).tolist()})
+    model = SetFitModel.from_pretrained(options.text_encoder, multi_target_strategy="one-vs-rest", device="cpu")
+
+    def train(steps: int) -> None:
+        args = TrainingArguments(
+            batch_size=16,
+            max_steps=steps,
+            seed=options.seed,
+            report_to="none",
+            save_strategy="no",
+            show_progress_bar=False,
+            output_dir=tempfile.mkdtemp(),
+            max_length=256 if options.corpus == "arxiv" else 128,
+        )
+        trainer = Trainer(model=model, args=args, train_dataset=rows)
+        trainer.train()
+
+    start = time.process_time()
+    train(3)
+    pace = (time.process_time() - start) / 3
+    model = SetFitModel.from_pretrained(options.text_encoder, multi_target_strategy="one-vs-rest", device="cpu")
+    train(max(int(0.8 * (options.budget - time.process_time()) / pace), 5))
+    spent = time.process_time()
+    found = {s: np.stack(model.predict_proba(list(data[s]["text"]), as_numpy=True)) for s in ("validation", "test")}
+    found = {s: p[..., 1].T if p.ndim == 3 else p for s, p in found.items()}
+    return {**found, "spent": spent}
+
+
+def TimmClassifier(model: Any) -> Any:  # noqa: N802
+    """A timm model that computes BCE, as HF's Trainer wants it."""
+    import torch
+
+    class Classifier(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = model
+
+        def forward(self, pixel_values: Any, labels: Any = None) -> dict[str, Any]:
+            logits = self.model(pixel_values)
+            loss = torch.nn.functional.binary_cross_entropy_with_logits(logits, labels)
+            return {"loss": loss, "logits": logits}
+
+    return Classifier()
+
+
+# Scores ---------------------------------------------------------------------------------------------------------------
+
+
+def scores(data: Any, found: dict[str, Any], single_label: bool) -> dict[str, float]:
+    """mAP, and F1 at 0.5 and at tuned thresholds; of data with one label per row, of the most probable one."""
+    from hf_mlcl.evaluation import tune_thresholds
+    from hf_mlcl.metrics import decide, decision_metrics, mean_average_precision
+
+    truth = {split: multi_hot(data[split]) for split in ("validation", "test")}
+    p = {split: np.clip(np.nan_to_num(found[split]), 0, 1) for split in truth}
+    result = {"mAP": mean_average_precision(truth["test"], p["test"], absent=float("nan"))}
+    for name in ("micro_f1", "macro_f1"):
+        if single_label:
+            chosen = np.eye(p["test"].shape[1], dtype=bool)[p["test"].argmax(1)]
+            result[name] = result[f"tuned_{name}"] = decision_metrics(truth["test"], chosen)[name]
+            continue
+        result[name] = decision_metrics(truth["test"], decide(p["test"]))[name]
+        tuned = tune_thresholds(truth["validation"], p["validation"], objective=name)
+        result[f"tuned_{name}"] = decision_metrics(truth["test"], tuned.decide(p["test"]))[name]
+    return {name: round(100 * float(value), 2) for name, value in result.items()}
+
+
+# Running and reporting ------------------------------------------------------------------------------------------------
+
+
+def run_one(options: argparse.Namespace) -> None:
+    """One run in this process; writes its file."""
+    from hf_mlcl.files import strict_json, whole_file
+
+    data = splits(options)
+    found = globals()[options.method](data, options)
+    cpu = found.pop("spent", None) or time.process_time()
+    content = {
+        "corpus": options.corpus,
+        "rows": options.rows,
+        "seed": options.seed,
+        "method": options.method,
+        "cpu_seconds": round(cpu, 1),
+        "scores": scores(data, found, options.corpus == "news"),
+        **{key: value for key, value in found.items() if key not in ("validation", "test")},
+    }
+    with whole_file(options.file) as draft:
+        draft.write_text(strict_json(content), encoding="utf-8")
+
+
+def run_all(options: argparse.Namespace) -> None:
+    """Everything that is asked for and not there yet, a process each."""
+    wanted = options.lines or [f"{name}:{rows}" for name, (_, _, sizes) in CORPORA.items() for rows in sizes]
+    for line in wanted:
+        corpus, rows = line.split(":")
+        largest = int(rows) == CORPORA[corpus][2][-1] and corpus != "news"
+        for seed in options.seeds[:1] if largest and len(options.seeds) > 1 else options.seeds:
+            budget = None
+            for method in METHODS:
+                if method not in options.methods or (corpus == "coco" and method in ("tfidf", "setfit")):
+                    continue
+                file = Path(options.output) / f"{corpus}-{rows}-{seed}-{method}.json"
+                ours_file = file.with_name(f"{corpus}-{rows}-{seed}-ours.json")
+                if ours_file.is_file():
+                    budget = json.loads(ours_file.read_text())["cpu_seconds"]
+                if file.is_file() or (method in ("hf_bce", "setfit") and budget is None):
+                    continue
+                command = [sys.executable, __file__, "one", options.data, "--file", str(file), "--method", method]
+                command += ["--corpus", corpus, "--rows", rows, "--seed", str(seed), "--budget", str(budget or 0)]
+                command += [
+                    "--text_encoder",
+                    options.text_encoder or "",
+                    "--image_weights",
+                    options.image_weights or "",
+                ]
+                print(time.strftime("%H:%M:%S"), file.stem, flush=True)
+                subprocess.run(command, check=False, stdout=subprocess.DEVNULL)
+
+
+def report(options: argparse.Namespace) -> None:
+    """The table in Markdown, and a picture of scores against CPU seconds."""
+    runs = [json.loads(path.read_text()) for path in sorted(Path(options.output).glob("*.json"))]
+    names = {"ours": "hf-mlcl train", "frozen": "frozen + LR", "tfidf": "TF-IDF + LR", "hf_bce": "HF Trainer, BCE"}
+    metrics = ("mAP", "tuned_micro_f1", "tuned_macro_f1")
+    print("| corpus, rows | method | seeds | mAP | micro-F1 | macro-F1 | both at 0.5 | CPU s |\n" + 8 * "|---" + "|")
+    groups: dict[tuple[str, int], dict[str, list[Any]]] = {}
+    for run in runs:
+        groups.setdefault((run["corpus"], run["rows"]), {}).setdefault(run["method"], []).append(run)
+    for (corpus, rows), methods in sorted(groups.items()):
+        for method in METHODS:
+            found = methods.get(method, [])
+            if not found:
+                continue
+            mean = {m: np.mean([run["scores"][m] for run in found]) for m in (*metrics, "micro_f1", "macro_f1")}
+            cells = [f"{mean[m]:.1f}" for m in metrics] + [f"{mean['micro_f1']:.1f} / {mean['macro_f1']:.1f}"]
+            seconds = np.mean([run["cpu_seconds"] for run in found])
+            cells = [f"{corpus}, {rows:,}", names.get(method, "SetFit"), str(len(found)), *cells, f"{seconds:.0f}"]
+            print(f"| {' | '.join(cells)} |")
+    if options.picture:
+        picture(groups, options.picture)
+
+
+def picture(groups: dict[tuple[str, int], dict[str, list[Any]]], path: str) -> None:
+    import matplotlib.pyplot as plt
+
+    columns = min(len(groups), 4)
+    figure, axes = plt.subplots(
+        -(-len(groups) // columns),
+        columns,
+        figsize=(4 * columns, 3.2 * -(-len(groups) // columns)),
+        squeeze=False,
+        layout="constrained",
+    )
+    for axis, ((corpus, rows), methods) in zip(axes.flat, sorted(groups.items()), strict=False):
+        for marker, method in zip("o^s*D", METHODS, strict=True):
+            found = methods.get(method, [])
+            if not found:
+                continue
+            x, y = ([run["cpu_seconds"] for run in found], [run["scores"]["mAP"] for run in found])
+            if method == "ours":
+                start = [run["seconds"]["data"] + run["seconds"]["frozen"] for run in found]
+                first = [100 * run["frozen"]["frozen_test_mAP"] for run in found]
+                axis.plot([np.mean(start), np.mean(x)], [np.mean(first), np.mean(y)], color="tab:blue")
+            axis.scatter(np.mean(x), np.mean(y), marker=marker, label=method, s=60)
+        axis.set(title=f"{corpus}, {rows:,} rows", xlabel="CPU seconds", ylabel="test mAP", xscale="log")
+    axes.flat[0].legend()
+    figure.savefig(path, dpi=160)
+
+
+def main() -> None:
+    """Parse the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name in ("run", "one"):
+        command = commands.add_parser(name)
+        command.add_argument("data")
+        command.add_argument("--text_encoder")
+        command.add_argument("--image_weights")
+        if name == "run":
+            command.add_argument("--output", required=True)
+            command.add_argument("--lines", nargs="+")
+            command.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+            command.add_argument("--methods", nargs="+", default=METHODS, choices=METHODS)
+        else:
+            command.add_argument("--file", required=True)
+            command.add_argument("--method", required=True, choices=METHODS)
+            command.add_argument("--corpus", required=True, choices=list(CORPORA))
+            command.add_argument("--rows", type=int, required=True)
+            command.add_argument("--seed", type=int, required=True)
+            command.add_argument("--budget", type=float, required=True)
+    command = commands.add_parser("report")
+    command.add_argument("--output", required=True)
+    command.add_argument("--picture")
+    options = parser.parse_args()
+    {"run": run_all, "one": run_one, "report": report}[options.command](options)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,100 @@
+"""What came of a training, for a person: frozen encoder and trained classifier side by side, choices, what to try."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hf_mlcl.experiments.stages import Stages
+from hf_mlcl.metrics import bootstrap_intervals, decide, decision_metrics, frequency_breakdown, mean_average_precision
+
+FEW_ROWS = 30
+"""Training rows below which more of them are the first thing to try for a label."""
+NAMED = 5
+
+
+def side_by_side(
+    labels: npt.NDArray[Any],
+    probabilities: dict[str, npt.NDArray[np.float32]],
+    thresholds: Mapping[str, Sequence[float] | float],
+    train_rows: Sequence[int],
+) -> dict[str, dict[str, list[float]]]:
+    """For each classifier and metric: the score on test, and the ends of its 95 % interval over resampled rows.
+
+    The gain of the second classifier over the first is paired: both are scored on the same resampled rows.
+
+    Args:
+        labels: Multi-hot truth (rows, labels).
+        probabilities: Of each classifier, by name.
+        thresholds: What each decides by.
+        train_rows: Of each label, for the groups of frequent and rare ones.
+
+    Examples:
+        >>> truth = np.eye(4, dtype=bool)[np.arange(40) % 4]
+        >>> scores = {"frozen": np.full(truth.shape, 0.4, np.float32), "trained": np.where(truth, 0.9, 0.1)}
+        >>> table = side_by_side(truth, scores, {"frozen": 0.5, "trained": 0.5}, [10] * 4)
+        >>> table["trained"]["macro_f1"], table["gain"]["macro_f1"][0]
+        ([1.0, 1.0, 1.0], 1.0)
+    """
+    decisions = {name: decide(p, thresholds[name]) for name, p in probabilities.items()}
+    first, *_, last = probabilities
+
+    def scores(rows: npt.NDArray[np.int64]) -> dict[str, float]:
+        truth = labels[rows]
+        found: dict[str, float] = {}
+        for name, p in probabilities.items():
+            decided = decisions[name][rows]
+            counted = decision_metrics(truth, decided)
+            found |= {
+                f"{name} mAP": mean_average_precision(truth, p[rows], absent=float("nan")),
+                f"{name} micro_f1": counted["micro_f1"],
+                f"{name} macro_f1": counted["macro_f1"],
+                **{f"{name} {k}": v for k, v in frequency_breakdown(truth, decided, np.asarray(train_rows)).items()},
+            }
+        for metric in [key.removeprefix(f"{last} ") for key in found if key.startswith(f"{last} ")]:
+            found[f"gain {metric}"] = found[f"{last} {metric}"] - found[f"{first} {metric}"]
+        return found
+
+    point = scores(np.arange(len(labels)))
+    intervals = bootstrap_intervals(scores, len(labels))
+    table: dict[str, dict[str, list[float]]] = {}
+    for key, value in point.items():
+        name, metric = key.split(" ", 1)
+        table.setdefault(name, {})[metric] = [float(value), *intervals[key]]
+    return table
+
+
+def choices(stages: Stages, pooling: str) -> dict[str, str]:
+    """What was chosen, and by what."""
+    best = stages.best
+    if best is None:
+        return {}
+    scores = "" if best.thresholds is None else ", ".join(f"{k} {v:.3f}" for k, v in best.thresholds.scores.items())
+    return {
+        "kept": f"step {best.step}" if best.step else "the frozen encoder: fine-tuning was not better on validation",
+        "looks": ", ".join(f"step {step}: {score:.3f}" for step, score in stages.history),
+        "pooling": pooling,
+        "prior": f"{best.heads.prior} (log loss of unseen rows, each at its best strength: "
+        + ", ".join(f"{name} {min(losses):.4f}" for name, losses in best.heads.loss.items())
+        + ")",
+        "weight_decay": f"{best.heads.weight_decay:g}",
+        "thresholds": f"{best.thresholds.kind} (cross-fitted F1: {scores})" if best.thresholds else "0.5",
+    }
+
+
+def advice(stages: Stages, per_label: list[dict[str, Any]]) -> list[str]:
+    """What is likely to help next, the most promising first."""
+    tips = []
+    few = sorted((row for row in per_label if row["train_rows"] < FEW_ROWS), key=lambda row: row["f1"])
+    if few:
+        named = ", ".join(f"{row['label']} ({row['train_rows']})" for row in few[:NAMED])
+        more = f" and {len(few) - NAMED} more" if len(few) > NAMED else ""
+        tips.append(f"More rows for labels with fewer than {FEW_ROWS}: {named}{more}.")
+    history = stages.history
+    if len(history) > 1 and history[-1][1] == max(score for _, score in history):
+        tips.append("More time: the last look at validation was the best one (--minutes, or --epochs).")
+    tips.append("A larger encoder (--backbone), if the machine allows it.")
+    return tips

@@ -116,6 +116,8 @@ def _corpus_rows(corpus: str, split: str, data_dir: str | None, size: str | None
             say(f"Using the {size} version of {corpus}, as in training; --size full takes the whole of it.")
     of_this_size = {name: value for name, value in (given or {}).items() if OPTIONS_OF_SIZE.get(name, size) == size}
     options = corpus_options(corpus, size, of_this_size, int(trained.get("seed", 42)))
+    if options:
+        say(f"Using {corpus} with {', '.join(f'{name}={value!r}' for name, value in options.items())}, as in training.")
     splits = load_corpus(corpus, size=size, data_dir=data_dir, **options)
     return [splits[name] for name in (SPLITS if split == "all" else (split,)) if name in splits]
 

@@ -29,8 +29,8 @@ def check_experiment(experiment: ExperimentArguments, training: ContrastiveTrain
     if training.push_to_hub and training.hub_strategy in (HubStrategy.CHECKPOINT, HubStrategy.ALL_CHECKPOINTS):
         raise ValueError(
             f"hub_strategy={training.hub_strategy.value!r} is not possible: an experiment pushes its finished "
-            "encoder and classifier, and no checkpoints. Leave it out, or use ContrastiveMultiLabelTrainer, which pushes "
-            "them."
+            "encoder and classifier, and no checkpoints. Leave it out, or use ContrastiveMultiLabelTrainer, which "
+            "pushes them."
         )
     if experiment.data_dir is not None and not Path(experiment.data_dir).expanduser().is_dir():
         raise ValueError(

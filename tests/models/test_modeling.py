@@ -379,7 +379,7 @@ def test_classifier_dropout_reaches_logits_alone_and_in_training_alone():
 
 
 def test_classifier_dropout_by_row_does_not_change_with_chunks():
-    model = MLCLModel.from_features(16, ["a", "b"], num_layers=1, classifier=True)
+    model = MLCLModel.from_features(16, ["a", "b"], num_layers=0, classifier=True)  # no other dropout
     model.config.classifier_dropout = 0.5
     model.dropout_by_row = True
     outputs = []
@@ -388,6 +388,7 @@ def test_classifier_dropout_by_row_does_not_change_with_chunks():
         torch.manual_seed(0)
         outputs.append(model.train()(feature_values=torch.ones(8, 16)).logits)
     torch.testing.assert_close(*outputs)
+    assert len(outputs[0].unique(dim=0)) == 8
 
 
 @pytest.mark.parametrize(

@@ -467,7 +467,9 @@ def test_a_push_that_fails_after_the_training_loses_nothing_and_says_how_to_repe
         result = hf_mlcl("train", reviews, "--output-dir", folder, "--push_to_hub", *QUICK, code=1)
     assert "macro_f1" in result.stdout
     assert f"Saved in {folder}" in result.stderr
-    assert f"push failed: the line is cut; repeat with hf-mlcl push {folder} run" in result.stderr
+    encoder = f"hf-mlcl push {folder / 'backbone'} run"
+    both = f"{encoder} && hf-mlcl push {folder / 'classifier'} run-classifier"
+    assert f"push failed: the line is cut; repeat with {both}" in " ".join(result.stderr.split())
     assert (folder / "classifier" / "model.safetensors").is_file()
 
 

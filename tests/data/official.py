@@ -172,14 +172,16 @@ def voc_annotation(objects: list[tuple[str, int]]) -> str:
     return f"<annotation><folder>VOC2007</folder>{inner}</annotation>"
 
 
-def voc_files(part: str, numbers: range) -> dict[str, bytes | str]:
-    root = "VOCdevkit/VOC2007"
-    files: dict[str, bytes | str] = {f"{root}/ImageSets/Main/{part}.txt": "".join(f"{n:06d}\n" for n in numbers)}
-    files[f"{root}/ImageSets/Main/car_{part}.txt"] = "".join(f"{n:06d} -1\n" for n in numbers)
-    for n in numbers:
+def voc_files(part: str, numbers: range, year: int = 2007) -> dict[str, bytes | str]:
+    root = f"VOCdevkit/VOC{year}"
+    prefix = "" if year == 2007 else f"{year}_"
+    ids = [f"{prefix}{n:06d}" for n in numbers]
+    files: dict[str, bytes | str] = {f"{root}/ImageSets/Main/{part}.txt": "".join(f"{one}\n" for one in ids)}
+    files[f"{root}/ImageSets/Main/car_{part}.txt"] = "".join(f"{one} -1\n" for one in ids)
+    for n, one in zip(numbers, ids, strict=True):
         kinds = [(VOC_KINDS[n % 4], 0), (VOC_KINDS[n % 4], 0), (VOC_KINDS[(n + 1) % 4], n % 2)]
-        files[f"{root}/Annotations/{n:06d}.xml"] = voc_annotation(kinds)
-        files[f"{root}/JPEGImages/{n:06d}.jpg"] = jpeg(n)
+        files[f"{root}/Annotations/{one}.xml"] = voc_annotation(kinds)
+        files[f"{root}/JPEGImages/{one}.jpg"] = jpeg(n)
     return files
 
 

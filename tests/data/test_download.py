@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import io
+import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -71,7 +72,9 @@ def test_a_broken_download_goes_on_where_it_stopped(server, tmp_path):
     path = fetch(RemoteFile("file.bin", server.url), tmp_path, "")
     assert Path(path).read_bytes() == CONTENT
     assert server.ranges == [None, f"bytes={len(CONTENT) // 2}-", f"bytes={len(CONTENT) * 3 // 4}-"]
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["file.bin", "file.bin.lock"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == [
+        *("file.bin", "file.bin.first_use.json", "file.bin.lock")
+    ]
 
 
 def test_a_later_call_goes_on_too_but_not_with_another_version(server, tmp_path, monkeypatch):
@@ -97,6 +100,47 @@ def test_a_wrong_checksum_is_an_error_and_leaves_no_file(server, tmp_path, algor
         fetch(RemoteFile("file.bin", server.url, **{algorithm: "0000"}), tmp_path, "")
     assert not list(tmp_path.glob("*.bin")) + list(tmp_path.glob("*.part"))
     fetch(RemoteFile("file.bin", server.url, **{algorithm: right}), tmp_path, "")
+
+
+def test_a_checksum_that_nobody_states_is_that_of_the_first_use(server, tmp_path):
+    file = RemoteFile("file.bin", server.url)
+    path = Path(fetch(file, tmp_path, ""))
+    record = tmp_path / "file.bin.first_use.json"
+    assert json.loads(record.read_text())["sha256"] == hashlib.sha256(CONTENT).hexdigest()
+    path.unlink()
+    fetch(file, tmp_path, "")  # the same once more
+    path.unlink()
+    server.content = CONTENT[::-1]
+    with pytest.raises(CorpusDownloadError, match=rf"at its first use on \d+-\d+-\d+\..* delete {record}"):
+        fetch(file, tmp_path, "")
+    assert not path.exists()
+    record.unlink()
+    assert Path(fetch(file, tmp_path, "")).read_bytes() == CONTENT[::-1]
+
+
+def test_a_file_that_has_changed_on_the_disk_is_not_taken_and_not_deleted(server, tmp_path):
+    for name, sums in (("a", {}), ("b", {"md5": hashlib.md5(CONTENT).hexdigest()})):
+        file = RemoteFile(name, server.url, **sums)
+        path = Path(fetch(file, tmp_path, ""))
+        path.write_bytes(b"something else")
+        with pytest.raises(CorpusFileError, match=rf"{path} is not the file that .* gave: its (sha256|md5) is"):
+            fetch(file, tmp_path, "")
+        assert path.read_bytes() == b"something else"
+
+
+def test_a_file_that_is_untouched_is_not_read_again(server, tmp_path, monkeypatch):
+    fetch(RemoteFile("file.bin", server.url), tmp_path, "")
+    monkeypatch.setattr(download, "_mismatch", None)
+    fetch(RemoteFile("file.bin", server.url), tmp_path, "")
+
+
+def test_a_file_from_before_is_written_down_at_its_first_use(server, tmp_path):
+    (tmp_path / "file.bin").write_bytes(CONTENT)
+    fetch(RemoteFile("file.bin", server.url), tmp_path, "")
+    (tmp_path / "file.bin").write_bytes(CONTENT[:-1])
+    with pytest.raises(CorpusFileError, match="at its first use"):
+        fetch(RemoteFile("file.bin", server.url), tmp_path, "")
+    assert not server.ranges
 
 
 def test_an_address_that_fails_is_named_with_the_manual_way(server, tmp_path):

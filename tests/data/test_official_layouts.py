@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
+import io
+import itertools
 
 import pytest
+from sklearn.model_selection import train_test_split
 
 from data import official
-from hf_mlcl.data import CorpusFileError, CorpusFormatError, CorpusWarning
+from hf_mlcl.data import CorpusFileError, CorpusFormatError, CorpusWarning, splits
+from hf_mlcl.data.corpora import aapd
 
 
 def names(corpus):
@@ -90,9 +95,54 @@ def test_a_malformed_row_names_its_file_and_line(load, tmp_path, row, reason):
 
 def test_a_wrong_header_says_what_was_expected(load, tmp_path):
     files = official.aapd_csv()
-    files["train.csv"] = "text,label\r\nx,1\r\n"
-    with pytest.raises(CorpusFormatError, match=r"train\.csv, line 1: the header is .* expected abstract"):
+    files["train.csv"] = "body,label\r\nx,1\r\n"
+    with pytest.raises(CorpusFormatError, match=r"train\.csv, line 1: the header is .* expected abstract or text"):
         load("aapd", data_dir=official.write_files(tmp_path, files))
+
+
+def with_columns(files, change):
+    """The CSV files with every row, and its number, given to `change`."""
+    changed = {}
+    for name, text in files.items():
+        written = io.StringIO()
+        csv.writer(written).writerows(
+            row for row in map(change, itertools.count(), csv.reader(io.StringIO(text, newline=""))) if row is not None
+        )
+        changed[name] = written.getvalue()
+    return changed
+
+
+def wide_csv(header=True):
+    """Files with all labels of AAPD."""
+    return {
+        f"{part}.csv": "\r\n".join(
+            [
+                *([",".join(["abstract", *aapd.LABELS])] if header else []),
+                *(f"abstract {part} {i},{','.join(str(int(i == n)) for n in range(54))}" for i in range(4)),
+                "",
+            ]
+        )
+        for part in ("train", "dev", "test")
+    }
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda number, row: row if number else ["text", *row[1:]],
+        lambda number, row: [str(number - 1) if number else "", *row],
+        lambda number, row: [str(number - 1) if number else "Unnamed: 0", *(row if number else ["text", *row[1:]])],
+        lambda number, row: row if number else None,
+        lambda number, row: [str(number), *row] if number else None,
+    ],
+    ids=["text", "index", "index and text", "no header", "index, no header"],
+)
+def test_aapd_takes_the_headers_that_its_csv_files_are_found_with(load, tmp_path, change):
+    expected = rows(load("aapd", data_dir=official.write_files(tmp_path / "a", wide_csv())))
+    assert (
+        rows(load("aapd", data_dir=official.write_files(tmp_path / "b", with_columns(wide_csv(), change)))) == expected
+    )
+    assert [len(data) for data in expected.values()] == [4, 4, 4]
 
 
 def sgm_files(labels="cs.LG stat.ML\ncs.CL\n"):
@@ -104,7 +154,8 @@ def sgm_files(labels="cs.LG stat.ML\ncs.CL\n"):
 
 
 def test_sgm_layout_pairs_lines_and_ignores_repeated_labels(load, tmp_path):
-    corpus = load("aapd", data_dir=official.write_files(tmp_path, sgm_files("cs.LG stat.ML cs.LG\r\ncs.CL\r\n")))
+    folder = official.write_files(tmp_path, sgm_files("cs.LG stat.ML cs.LG\r\ncs.CL\r\n"))
+    corpus = load("aapd", data_dir=folder, split="files")
     assert corpus["train"]["text"][:] == ["first abstract", ""]
     assert labelled(corpus, "train") == [["cs.LG", "stat.ML"], ["cs.CL"]]
 
@@ -112,7 +163,7 @@ def test_sgm_layout_pairs_lines_and_ignores_repeated_labels(load, tmp_path):
 def test_an_unknown_label_is_left_out_and_named_and_strict_raises(load, tmp_path):
     folder = official.write_files(tmp_path, sgm_files("cs.LG cs.WRONG\ncs.CL\n"))
     with pytest.warns(CorpusWarning, match=r"3 unknown label left out(.|\n)*label_train, line 1: 'cs\.WRONG'"):
-        corpus = load("aapd", data_dir=folder)
+        corpus = load("aapd", data_dir=folder, split="files")
     assert labelled(corpus, "test") == [["cs.LG"], ["cs.CL"]]
     with pytest.raises(CorpusFormatError, match=r"cs\.WRONG"):
         load("aapd", data_dir=folder, strict=True)
@@ -285,12 +336,69 @@ def voc_folder(root):
     return root
 
 
-def test_voc_trains_on_trainval_halves_test_and_ignores_difficult_objects(load, tmp_path):
+def test_voc_trains_on_trainval_halves_test_and_counts_difficult_objects_as_the_authors(load, tmp_path):
     corpus = load("voc2007", data_dir=voc_folder(tmp_path))
     assert [len(data) for data in corpus.values()] == [20, 8, 9]
-    assert labelled(corpus, "train")[0] == ["dog"]  # the car of image 1 is difficult
-    assert labelled(corpus, "train")[1] == ["car", "tvmonitor"]
+    assert labelled(corpus, "train")[:2] == [["car", "dog"], ["car", "tvmonitor"]]  # the car of image 1 is difficult
     assert corpus["train"][0]["image"].size == (24, 24)
+
+
+def test_voc_difficult_objects_are_present_absent_or_marked_as_not_to_be_scored(load, tmp_path):
+    folder = voc_folder(tmp_path)
+    chosen = {option: load("voc2007", data_dir=folder, difficult=option) for option in ("present", "absent", "ignore")}
+    assert labelled(chosen["present"], "train")[0] == ["car", "dog"]
+    assert labelled(chosen["absent"], "train")[0] == labelled(chosen["ignore"], "train")[0] == ["dog"]
+    known = names(chosen["ignore"])
+    assert [[known[i] for i in row] for row in chosen["ignore"]["train"]["ignored"][:2]] == [["car"], []]
+    assert "ignored" not in chosen["absent"]["train"].column_names
+    assert {split: len(data) for split, data in chosen["ignore"].items()} == {"train": 20, "validation": 8, "test": 9}
+
+
+def test_voc_takes_2007_only_from_a_devkit_with_other_years(load, tmp_path):
+    only = rows(load("voc2007", data_dir=voc_folder(tmp_path / "only")))
+    both = voc_folder(tmp_path / "both")
+    for year in (2006, 2012):
+        official.write_files(both, official.voc_files("trainval", range(1, 16), year))
+        official.write_files(both, official.voc_files("test", range(16, 20), year))
+    official.write_tar(both / "VOCtrainval_11-May-2012.tar", official.voc_files("trainval", range(1, 16), 2012))
+    assert rows(load("voc2007", data_dir=both)) == only
+
+
+def test_voc_refuses_the_folder_of_another_year(load, tmp_path):
+    official.write_files(tmp_path, official.voc_files("trainval", range(1, 4), 2012))
+    with pytest.raises(CorpusFormatError, match=r"trainval\.txt lists '2012_000001', expected ids of six digits"):
+        load("voc2007", data_dir=tmp_path / "VOCdevkit" / "VOC2012")
+    with pytest.raises(CorpusFileError, match=r"ImageSets/Main/trainval\.txt was not found"):
+        load("voc2007", data_dir=tmp_path)
+
+
+def image_names(corpus, split):
+    data = corpus[split]
+    return {row["path"] for row in data.cast_column("image", type(data.features["image"])(decode=False))["image"]}
+
+
+def test_voc_halves_are_scikit_learns_over_the_order_of_the_official_list_or_those_of_the_hash(load, tmp_path):
+    listed = [f"{n:06d}.jpg" for n in range(37, 20, -1)]  # as it stands in the file, not sorted
+    folder = voc_folder(tmp_path)
+    files = official.voc_files("test", range(37, 20, -1))
+    official.write_tar(folder / "VOCtest_06-Nov-2007.tar", files)
+    corpus = load("voc2007", data_dir=folder)
+    validation, test = train_test_split(listed, test_size=0.5, random_state=42)
+    assert (image_names(corpus, "validation"), image_names(corpus, "test")) == (set(validation), set(test))
+    by_hash = load("voc2007", data_dir=folder, halves="hash")
+    assert image_names(by_hash, "validation") == splits.halves(listed)[0] != set(validation)
+
+
+def test_voc_small_can_be_drawn_anew_for_each_seed(load, tmp_path):
+    folder = voc_folder(tmp_path)
+    default, same, other = (
+        image_names(load("voc2007", size="small", data_dir=folder, **options), "train")
+        for options in ({}, {"draw_seed": 42}, {"draw_seed": 1})
+    )
+    assert default == same != other
+    assert len(other) == 4
+    with pytest.raises(ValueError, match=r"draw_seed=1 has no use for size='full': it is about size='small'"):
+        load("voc2007", data_dir=folder, draw_seed=1)
 
 
 def test_voc_is_the_same_unpacked(load, tmp_path):

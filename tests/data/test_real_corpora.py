@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+
+import datasets
 import numpy as np
 import pytest
 
-from hf_mlcl.data import CorpusWarning
+from hf_mlcl.data import CorpusWarning, corpus_facts
+from hf_mlcl.experiments import build_experiment, study_recipe
+from hf_mlcl.experiments.inputs import load_data
 
 
 def sizes(corpus):
@@ -23,6 +28,21 @@ def test_semeval_has_its_official_sizes_labels_and_unlabelled_rows(load, real_da
     assert [sum(not labels for labels in data["labels"]) for data in corpus.values()] == [204, 14, 75]
     assert corpus["train"][0]["text"].startswith("“Worry is a down payment")
     assert [names(corpus)[i] for i in corpus["train"][0]["labels"]] == ["anticipation", "optimism", "trust"]
+
+
+def test_labelled_semeval_has_the_sizes_that_the_paper_counts(load, real_data):
+    corpus = load("semeval2018", data_dir=real_data / "semeval2018_ec", labelled_only=True)
+    assert sizes(corpus) == {"train": 6634, "validation": 872, "test": 3184}  # 6.6k and 3.2k there
+    assert tuple(sizes(corpus).values()) == dataclasses.astuple(corpus_facts("semeval2018").labelled_sizes)
+    assert all(labels for data in corpus.values() for labels in data["labels"])
+
+
+def test_the_recipe_of_semeval_trains_on_the_rows_that_the_paper_counts(real_data, cache_dir, monkeypatch):
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", cache_dir)
+    settings = {"data_dir": real_data / "semeval2018_ec", "use_cpu": True}
+    assert len(load_data(*build_experiment(study_recipe("semeval2018"), settings))["train"]) == 6634
+    everything = {**settings, "corpus_options": {"labelled_only": False}}
+    assert len(load_data(*build_experiment(study_recipe("semeval2018"), everything))["train"]) == 6838
 
 
 def test_newsgroups_have_all_posts_in_twenty_classes_with_validation_held_out_of_train(load, real_data):
@@ -71,11 +91,24 @@ def test_arxiv54_goes_through_the_aapd_builder(load, real_data):
 
 
 def test_aapd_partial_goes_through_its_sgm_layout_and_says_that_train_is_missing(load, real_data):
-    with pytest.warns(CorpusWarning, match="train: text_train"):
+    with pytest.warns(CorpusWarning, match="train: text_train(.|\n)*the study's split needs all"):
         corpus = load("aapd", data_dir=real_data / "aapd_partial")
     assert sizes(corpus) == {"validation": 1000, "test": 1000}
     assert all(text.strip() for data in corpus.values() for text in data["text"])
     assert len(names(corpus)) == 54
+
+
+def test_aapd_in_its_sgm_layout_is_parted_as_in_the_study(load, real_data, tmp_path):
+    """The labels of all papers are there, and the abstracts of validation and test; those of training stand in."""
+    for file in (real_data / "aapd_partial").iterdir():
+        (tmp_path / file.name).symlink_to(file)
+    with open(real_data / "aapd_partial" / "label_train", "rb") as file:
+        papers = sum(1 for _ in file)
+    (tmp_path / "text_train").write_text("".join(f"abstract {number}\n" for number in range(papers)))
+    corpus = load("aapd", data_dir=tmp_path)
+    assert sizes(corpus) == {"train": 37_820, "validation": 6_710, "test": 11_310}  # 37.8k, 6.7k, 11.3k
+    for data in corpus.values():
+        assert len({label for labels in data["labels"] for label in labels}) == 54
 
 
 def test_small_arxiv54_keeps_the_studys_proportions_and_every_label(load, real_data):

@@ -60,6 +60,38 @@ def test_what_a_corpus_does_not_have_is_refused(tmp_path):
         load_corpus("toy_text", data_dir=tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("name", "options", "reason"),
+    [
+        ("semeval2018", {"difficult": "present"}, r"semeval2018 has no option 'difficult'\. It has: labelled_only"),
+        (
+            "voc2007",
+            {"difficult": "maybe"},
+            r"difficult='maybe' is not known: pass one of 'present', 'ignore', 'absent'",
+        ),
+        ("semeval2018", {"labelled_only": 1}, r"labelled_only=1 is not known: pass one of False, True"),
+        (
+            "coco2014",
+            {"size": "small", "draw_seed": -1},
+            r"draw_seed=-1 is not possible: pass a whole number from 0 on",
+        ),
+        ("aapd", {"size": "small", "split": "files"}, r"split='files' has no use for size='small'"),
+    ],
+)
+def test_an_option_that_a_corpus_does_not_have_is_refused(name, options, reason):
+    with pytest.raises(ValueError, match=reason):
+        load_corpus(name, **options)
+
+
+def test_a_default_that_is_spelt_out_finds_the_same_cache_and_another_choice_never_does(tmp_path):
+    plain, spelt, other, third = (
+        corpus_builder("voc2007", cache_dir=tmp_path, **options).cache_dir
+        for options in ({}, {"difficult": "present"}, {"difficult": "absent"}, {"halves": "hash"})
+    )
+    assert plain == spelt
+    assert len({plain, other, third}) == 3
+
+
 def test_importing_the_package_loads_no_corpus_code():
     script = "import sys, hf_mlcl.data; print([m for m in sys.modules if m.startswith('hf_mlcl.data.')])"
     assert subprocess.check_output([sys.executable, "-c", script], text=True).strip() == "[]"
@@ -71,5 +103,5 @@ def test_sizes_of_the_small_versions_are_the_studys_as_printed():
 
     for name in ("aapd", "bgc", "rcv1"):
         assert printed(corpus_facts(name).small_sizes) == corpus_facts(name).study.small_sizes
-    for name in ("bgc", "rcv1"):
+    for name in ("aapd", "bgc", "rcv1"):
         assert printed(corpus_facts(name).sizes) == corpus_facts(name).study.sizes

@@ -52,7 +52,7 @@ def calls(line):
 def unknown_settings(arguments):
     """Options that are no settings of an experiment."""
     names = [word.removeprefix("--").partition("=")[0].replace("-", "_") for word in arguments if word.startswith("--")]
-    return [name for name in names if name not in {*known_arguments(), "config"}]
+    return [name for name in names if name not in {*known_arguments(), "config", "dry_run"}]
 
 
 def what_is_wrong(arguments, whole=True):

@@ -191,6 +191,27 @@ def test_the_precision_is_what_the_user_says_to_the_launcher_or_here_and_else_th
     assert chosen == expected
 
 
+@pytest.mark.parametrize(
+    ("corpus", "options", "reason"),
+    [
+        ("voc2007", '{"difficult": "ignore"}', "difficult='ignore' marks labels that are neither present nor absent"),
+        ("voc2007", '{"draw_seed": "seed"}', "draw_seed=42 has no use for size='full'"),
+        ("aapd", '{"halves": "hash"}', "corpus_options: aapd has no option 'halves'"),
+        ("aapd", "[1]", "corpus_options must be a mapping such as"),
+        ("mine.csv", '{"labelled_only": true}', r"are for the corpora of `hf-mlcl corpora`, and 'mine\.csv' is none"),
+    ],
+)
+def test_options_of_a_corpus_are_refused_before_anything_is_loaded(corpus, options, reason):
+    with pytest.raises(ValueError, match=reason):
+        build_experiment(Recipe(corpus), {"corpus_options": options, "use_cpu": True})
+
+
+def test_options_of_the_recipe_hold_until_others_are_named():
+    recipe = Recipe("voc2007", settings={"corpus_options": {"difficult": "absent"}})
+    chosen = build_experiment(recipe, {"corpus_options": {"halves": "hash"}, "use_cpu": True})[0]
+    assert chosen.corpus_options == {"difficult": "absent", "halves": "hash"}
+
+
 def test_the_precision_that_accelerate_launch_was_given_reaches_the_training(monkeypatch):
     monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "bf16")
     assert build_experiment(RECIPE, {"use_cpu": True})[1].mixed_precision == "bf16"

@@ -314,13 +314,16 @@ def test_where_no_bars_are_wanted_every_log_is_a_plain_line(tmp_path, capfd):
     assert "Writing model shards" not in beside
 
 
-def test_push_to_hub_uploads_the_finished_classifier_once(tmp_path):
+@pytest.mark.parametrize("encoder", ["backbone", "encoder"])
+def test_push_to_hub_uploads_the_finished_encoder_and_the_classifier_once_each(tmp_path, encoder):
     with HubServer() as server, server.here(tmp_path / "cache"):
-        result = run(tmp_path / "run", push_to_hub=True, hub_model_id=f"{USER}/toy", save_strategy="epoch")
-        repository = server.repositories["model", f"{USER}/toy"]
-    assert repository.private
-    assert repository.files["model.safetensors"] == (result.folder / "classifier" / "model.safetensors").read_bytes()
-    assert len([message for message in repository.messages if message == "Upload model"]) == 1
+        settings = {"push_to_hub": True, "hub_model_id": f"{USER}/toy", "save_strategy": "epoch"}
+        result = run(tmp_path / "run", **settings, export=encoder == "backbone")
+        pushed = {name: server.repositories["model", f"{USER}/toy{name}"] for name in ("", "-classifier")}
+    for folder, repository in zip((encoder, "classifier"), pushed.values(), strict=True):
+        assert repository.private
+        assert repository.files["model.safetensors"] == (result.folder / folder / "model.safetensors").read_bytes()
+        assert len([message for message in repository.messages if message == "Upload model"]) == 1
 
 
 def test_the_newest_classifier_is_found(contrastive, tmp_path):

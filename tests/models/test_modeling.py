@@ -8,6 +8,7 @@ import textwrap
 
 import pytest
 import torch
+from huggingface_hub.errors import StrictDataclassClassValidationError
 from transformers import (
     AutoConfig,
     AutoModel,
@@ -364,3 +365,56 @@ def test_frozen_batch_norm_keeps_its_statistics_in_training_and_nothing_else_cha
     model.freeze_batch_norm = False
     model.train()(pixel_values=images)
     assert any(not torch.equal(value, before[name]) for name, value in model.named_buffers())
+
+
+def test_projection_biases_are_those_of_the_paper_unless_asked_for_and_survive_saving(tmp_path):
+    plain, biased = (
+        MLCLModel.from_backbone("test_resnet", ["a", "b"], pretrained=False, projection_bias=bias)
+        for bias in (False, True)
+    )
+    assert plain.projection.hidden.bias is None
+    assert plain.projection.out.bias is None
+    assert not biased.projection.hidden.bias.any()  # they start at zero
+    torch.nn.init.ones_(biased.projection.out.bias)
+    biased.save_pretrained(tmp_path)
+    loaded = MLCLModel.from_pretrained(tmp_path)
+    torch.testing.assert_close(loaded.projection.out.bias, biased.projection.out.bias)
+    assert loaded.config.projection_bias is True
+
+
+def test_classifier_dropout_reaches_logits_alone_and_in_training_alone():
+    model = MLCLModel.from_features(16, ["a", "b"], num_layers=0, classifier=True)
+    model.config.classifier_dropout = 0.5
+    inputs = torch.ones(64, 16)
+    torch.manual_seed(0)
+    training, evaluation = model.train()(feature_values=inputs), model.eval()(feature_values=inputs)
+    assert len(training.logits.unique(dim=0)) > 1
+    assert len(evaluation.logits.unique(dim=0)) == 1
+    torch.testing.assert_close(training.embeddings, evaluation.embeddings)
+    model.config.classifier_dropout = 0.0
+    torch.testing.assert_close(model.train()(feature_values=inputs).logits, evaluation.logits)
+
+
+def test_classifier_dropout_by_row_does_not_change_with_chunks():
+    model = MLCLModel.from_features(16, ["a", "b"], num_layers=0, classifier=True)  # no other dropout
+    model.config.classifier_dropout = 0.5
+    model.dropout_by_row = True
+    outputs = []
+    for chunk in (None, 3):
+        model.embedding_chunk_size = chunk
+        torch.manual_seed(0)
+        outputs.append(model.train()(feature_values=torch.ones(8, 16)).logits)
+    torch.testing.assert_close(*outputs)
+    assert len(outputs[0].unique(dim=0)) == 8
+
+
+@pytest.mark.parametrize(
+    ("setting", "reason"),
+    [
+        ({"classifier_dropout": 1.0}, r"classifier_dropout must be a number from 0 to below 1, but is 1\.0"),
+        ({"projection_bias": "yes"}, "projection_bias must be True or False"),
+    ],
+)
+def test_settings_of_the_heads_are_checked(setting, reason):
+    with pytest.raises(StrictDataclassClassValidationError, match=reason):
+        MLCLConfig(num_labels=2, **setting)

@@ -105,13 +105,20 @@ def run(
 
 def _corpus_rows(corpus: str, split: str, data_dir: str | None, size: str | None, model: str) -> list[Any]:
     from hf_mlcl.data import load_corpus
+    from hf_mlcl.data.builder import OPTIONS_OF_SIZE
+    from hf_mlcl.experiments.inputs import corpus_options
 
+    trained = _settings_of_training(model)
+    given = trained.get("corpus_options") if trained.get("corpus") == corpus else None
     if size is None:
-        trained = _settings_of_training(model)
         size = str(trained.get("size", "full")) if trained.get("corpus") == corpus else "full"
         if size != "full":  # its test rows are unseen there only
             say(f"Using the {size} version of {corpus}, as in training; --size full takes the whole of it.")
-    splits = load_corpus(corpus, size=size, data_dir=data_dir)
+    of_this_size = {name: value for name, value in (given or {}).items() if OPTIONS_OF_SIZE.get(name, size) == size}
+    options = corpus_options(corpus, size, of_this_size, int(trained.get("seed", 42)))
+    if options:
+        say(f"Using {corpus} with {', '.join(f'{name}={value!r}' for name, value in options.items())}, as in training.")
+    splits = load_corpus(corpus, size=size, data_dir=data_dir, **options)
     return [splits[name] for name in (SPLITS if split == "all" else (split,)) if name in splits]
 
 

@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -66,8 +66,12 @@ class TableFormat(str, Enum):
     html = "html"
 
 
-FileArgument = Annotated[str, typer.Argument(metavar="FILE", help="A study file (YAML).")]
-FileOrFolder = Annotated[str, typer.Argument(metavar="FILE", help="A study file, or the folder of a study.")]
+FileArgument = Annotated[
+    str, typer.Argument(metavar="FILE", help="A study file (YAML), or a ready one by name: table_full.")
+]
+FileOrFolder = Annotated[
+    str, typer.Argument(metavar="FILE", help="A study file, a ready one by name, or the folder of a study.")
+]
 Changes = Annotated[
     list[str] | None,
     typer.Option(
@@ -232,27 +236,36 @@ def cost(
         float | None,
         typer.Option("--tera-ops", min=0.001, help="Operations a second that your device sustains, in 10^12."),
     ] = None,
+    settings: Annotated[
+        bool, typer.Option("--settings", help="Show every setting with its origin, rows and steps of each kind of run.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Estimate what a study costs before it runs: number of runs, operations, GPU hours.
 
     Operations are counted on the networks; the rate of the device is an assumption, which is printed with the result.
     """
-    from hf_mlcl.study.cost import DEVICE_RATE, assumed_backbones, study_cost
+    from hf_mlcl.study.cost import DEVICE_RATE, assumed_backbones, cost_group, study_cost
+    from hf_mlcl.study.execution import dry_run_of
 
     study = _loaded(file, changes)
     rates = DEVICE_RATE if tera is None else dict.fromkeys(DEVICE_RATE, tera * 1e12)
     costs = study_cost(study, rates)
     stand_ins = assumed_backbones(study)
+    firsts = {cost_group(run): run for run in reversed(study.runs)} if settings else {}
+    plans = {key: dry_run_of(firsts[key]) for key in costs if key in firsts}
     if as_json:
         print_json(
             {
                 "rates": rates,
                 "assumed_backbones": stand_ins,
                 "costs": {key: vars(value) for key, value in costs.items()},
+                **({"settings": {key: asdict(plan) for key, plan in plans.items()}} if settings else {}),
             }
         )
         return
+    for key, plan in plans.items():
+        print(f"{key}, the first of {costs[key].runs} runs\n{plan}\n")
     rows = [[key, value.runs, f"{value.operations:.1e}", f"{value.hours:,.1f}"] for key, value in costs.items()]
     print_table(["runs of", "number", "operations", "GPU hours"], rows)
     assumed = ", ".join(f"{rate / 1e12:g} x 10^12 operations a second on {kind}s" for kind, rate in rates.items())

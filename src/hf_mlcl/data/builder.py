@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from inspect import getsource
 from types import ModuleType
 from typing import Any, ClassVar
@@ -14,18 +14,22 @@ import datasets
 from datasets import ClassLabel, DatasetInfo, Features, GeneratorBasedBuilder, Image, List, SplitGenerator, Value
 
 from hf_mlcl.data import toy
-from hf_mlcl.data.download import fetch
+from hf_mlcl.data.download import discard, fetch
 from hf_mlcl.data.errors import CorpusError, CorpusFileError, Problems
-from hf_mlcl.data.facts import CorpusFacts
+from hf_mlcl.data.facts import CorpusFacts, SplitSizes
 from hf_mlcl.data.images import image_defect
 from hf_mlcl.data.sources import SourceTree
-from hf_mlcl.data.splits import Example, Stream, chain, covering_draw, halves, repartition
+from hf_mlcl.data.splits import SEED, Example, Stream, chain, covering_draw, halves, repartition
 
 PROBLEMS_FILE = "problems.json"
 SMALL_FRACTION = 0.2
 """Part of the training images that the study's small versions keep."""
 LabelNames = tuple[str, ...]
 SPLITS = ("train", "validation", "test")
+IMAGE_OPTIONS = {"draw_seed": SEED}
+"""What all corpora of images offer: another draw of the fifth of the training images that the small version keeps."""
+OPTIONS_OF_SIZE = {"draw_seed": "small", "split": "full"}
+"""Options that have a meaning for one size only."""
 
 
 @dataclass
@@ -35,10 +39,12 @@ class CorpusConfig(datasets.BuilderConfig):  # type: ignore[misc]
     Args:
         size: "full" or "small".
         strict: Raise at the first bad image or unknown label instead of leaving it out.
+        options: What was chosen among the corpus's `OPTIONS`, without what is the default.
     """
 
     size: str = "full"
     strict: bool = False
+    options: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -48,10 +54,12 @@ class Plan:
     Args:
         label_names: The labels, in the order of their ids.
         splits: A stream for each split.
+        ignored: Labels of examples, by key, that are neither present nor absent; they make a column `ignored`.
     """
 
     label_names: Sequence[str]
     splits: Mapping[str, Stream]
+    ignored: Mapping[str, LabelNames] | None = None
 
 
 class CorpusBuilder(GeneratorBasedBuilder):  # type: ignore[misc]
@@ -63,6 +71,8 @@ class CorpusBuilder(GeneratorBasedBuilder):  # type: ignore[misc]
     BUILDER_CONFIG_CLASS = CorpusConfig
     VERSION = datasets.Version("1.0.0")  # raise it in a subclass when its rules change: the cache's key holds it
     FACTS: ClassVar[CorpusFacts]
+    OPTIONS: ClassVar[Mapping[str, tuple[Any, ...] | int]] = {"labelled_only": (False, True)}
+    """Choices that a corpus offers beside its size: every value, the default first; or the default of a number."""
     problems: Problems
     sources: SourceTree
     _label_ids: dict[str, int]
@@ -73,6 +83,11 @@ class CorpusBuilder(GeneratorBasedBuilder):  # type: ignore[misc]
         raise NotImplementedError("A subclass of CorpusBuilder states its plan.")
 
     # -- for subclasses
+
+    def option(self, name: str) -> Any:
+        """The value of one of the `OPTIONS`."""
+        values = self.OPTIONS[name]
+        return self.config.options.get(name, values[0] if isinstance(values, tuple) else values)
 
     def download(self, name: str) -> str:
         """Fetch one of the official files and return where it is."""
@@ -108,12 +123,18 @@ class CorpusBuilder(GeneratorBasedBuilder):  # type: ignore[misc]
     def resized(self, splits: Mapping[str, Stream]) -> Mapping[str, Stream]:
         """The splits themselves, or for the small version all their examples parted anew in the study's proportions."""
         sizes = self.FACTS.small_sizes
-        if self.config.size == "full" or sizes is None:
-            return splits
+        return splits if self.config.size == "full" or sizes is None else self.parted_anew(splits, sizes)
+
+    def parted_anew(self, splits: Mapping[str, Stream], sizes: SplitSizes) -> Mapping[str, Stream]:
+        """All examples of some splits, parted in the proportions of `sizes`."""
         return repartition(chain(*splits.values()), sizes.train / sizes.total, sizes.validation / sizes.total)
 
     def image_splits(
-        self, train: Mapping[str, LabelNames], held_out: Mapping[str, LabelNames], key_of: Callable[[str], str]
+        self,
+        train: Mapping[str, LabelNames],
+        held_out: Mapping[str, LabelNames],
+        key_of: Callable[[str], str],
+        halved: Callable[[Sequence[str]], tuple[set[str], set[str]]] = halves,
     ) -> dict[str, Stream]:
         """The study's rule for images: the released evaluation set is halved; small training sets are a fifth.
 
@@ -121,11 +142,13 @@ class CorpusBuilder(GeneratorBasedBuilder):  # type: ignore[misc]
             train: Labels of each training image.
             held_out: Labels of each image that is not for training.
             key_of: The key in these tables for a file's name.
+            halved: The rule that makes validation and test of the evaluation set.
         """
         if self.config.size == "small":
-            drawn = covering_draw(list(train), list(train.values()), round(SMALL_FRACTION * len(train)))
+            rows, seed = round(SMALL_FRACTION * len(train)), self.option("draw_seed")
+            drawn = covering_draw(list(train), list(train.values()), rows, seed)
             train = {key: labels for (key, labels), kept in zip(train.items(), drawn, strict=True) if kept}
-        validation, test = halves(list(held_out))
+        validation, test = halved(list(held_out))
         tables = (train, *({key: held_out[key] for key in held_out if key in half} for half in (validation, test)))
         return {split: self._images(table, key_of) for split, table in zip(SPLITS, tables, strict=True)}
 
@@ -163,7 +186,8 @@ class CorpusBuilder(GeneratorBasedBuilder):  # type: ignore[misc]
         self._label_ids = {name: number for number, name in enumerate(self._plan.label_names)}
         content = Value("string") if self.FACTS.kind == "text" else Image()
         labels = List(ClassLabel(names=list(self._plan.label_names)))
-        self.info.features = Features({self.FACTS.kind: content, "labels": labels})
+        ignored = {} if self._plan.ignored is None else {"ignored": labels}
+        self.info.features = Features({self.FACTS.kind: content, "labels": labels, **ignored})
         return [
             SplitGenerator(name=split, gen_kwargs={"split": split}) for split in SPLITS if split in self._plan.splits
         ]
@@ -172,7 +196,7 @@ class CorpusBuilder(GeneratorBasedBuilder):  # type: ignore[misc]
         rows = 0
         for example in self._plan.splits[split]():
             row = self._row(example)
-            if row is not None:
+            if row is not None and (row["labels"] or not self.option("labelled_only")):
                 yield rows, row
                 rows += 1
         if rows == 0:
@@ -194,7 +218,11 @@ class CorpusBuilder(GeneratorBasedBuilder):  # type: ignore[misc]
             self.problems.add("image left out", f"{example.origin or example.key}: {defect}")
             return None
         name = example.key.rsplit("/", 1)[-1]
-        return {"image": {"bytes": example.content, "path": name}, "labels": sorted(labels)}
+        row = {"image": {"bytes": example.content, "path": name}, "labels": sorted(labels)}
+        if self._plan.ignored is not None:
+            ignored = self._plan.ignored.get(example.key, ())
+            row["ignored"] = sorted(self._label_ids[label] for label in ignored if label in self._label_ids)
+        return row
 
     def _download_and_prepare(self, dl_manager: Any, verification_mode: Any, **kwargs: Any) -> None:
         try:
@@ -214,7 +242,7 @@ class CorpusBuilder(GeneratorBasedBuilder):  # type: ignore[misc]
     def _discard_bad_download(self, error: CorpusError) -> None:
         path = getattr(error, "path", None)
         if path and os.path.realpath(path).startswith(os.path.realpath(self._cache_downloaded_dir) + os.sep):
-            os.unlink(path)
+            discard(path)
             error.args = (f"{error} It was a download and has been deleted: call again to get it anew.",)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import http.client
 import json
@@ -9,7 +10,10 @@ import os
 import socket
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
+from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlparse
 
 from datasets import config as datasets_config
@@ -31,7 +35,8 @@ def fetch(file: RemoteFile, folder: str | os.PathLike[str], manual: str) -> str:
     """Download a file once; later calls return it at once.
 
     The data goes to `<name>.part` and gets its name only when it is complete and its checksum right, so a broken
-    download is never taken for a file, and the next call goes on where it stopped.
+    download is never taken for a file, and the next call goes on where it stopped. Where the publisher states no
+    checksum, that of the first download is written down in `<name>.first_use.json`, and a later one must have the same.
 
     `datasets.DownloadManager` starts a broken file again from its first byte, which is why it is not used for this:
     COCO's training images are 13 GB.
@@ -46,10 +51,11 @@ def fetch(file: RemoteFile, folder: str | os.PathLike[str], manual: str) -> str:
 
     Raises:
         CorpusDownloadError: If the address cannot be reached or gives other data than it should.
-        CorpusFileError: If the disk is full.
+        CorpusFileError: If the disk is full, or the file that is there is not the one it should be.
     """
     target = Path(folder) / file.name
     if target.exists():
+        _check_still_the_same(file, target)
         return str(target)
     if datasets_config.HF_HUB_OFFLINE:
         raise _failed(file, "downloads are switched off by HF_HUB_OFFLINE or HF_DATASETS_OFFLINE", manual)
@@ -69,12 +75,19 @@ def fetch(file: RemoteFile, folder: str | os.PathLike[str], manual: str) -> str:
                 refused = isinstance(error, urllib.error.HTTPError) and error.code < 500
                 if attempt == ATTEMPTS or refused:
                     raise _failed(file, f"{type(error).__name__}: {error}", manual) from error
-        mismatch = checksum_mismatch(file, part)
+        mismatch, sha256 = _mismatch(file, part, _first_use(target))
         if mismatch:
             part.unlink()
             raise _failed(file, f"{mismatch}; what was received has been deleted", manual)
         part.replace(target)
+        _write_first_use(file, target, sha256)
     return str(target)
+
+
+def discard(path: str | os.PathLike[str]) -> None:
+    """Delete a download that proved bad, and what was written down of it."""
+    Path(path).unlink()
+    _record(Path(path)).unlink(missing_ok=True)
 
 
 def hub_is_reachable(timeout: float = 5.0) -> bool:
@@ -96,18 +109,68 @@ def hub_is_reachable(timeout: float = 5.0) -> bool:
         return False
 
 
-def checksum_mismatch(file: RemoteFile, path: str | os.PathLike[str]) -> str | None:
-    """Say how a file differs from its known checksum; None where it does not, or none is known."""
-    for algorithm, expected in (("sha256", file.sha256), ("md5", file.md5)):
-        if expected is not None:
-            digest = hashlib.new(algorithm)
-            with open(path, "rb") as stream:
-                while chunk := stream.read(CHUNK):
-                    digest.update(chunk)
-            actual = digest.hexdigest()
-            if actual != expected:
-                return f"its {algorithm} is {actual}, expected {expected}"
-    return None
+def _record(target: Path) -> Path:
+    return target.with_name(f"{target.name}.first_use.json")
+
+
+def _first_use(target: Path) -> dict[str, Any]:
+    """What was written down of a file when it came for the first time; nothing where that cannot be read."""
+    try:
+        known = json.loads(_record(target).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return known if isinstance(known, dict) else {}
+
+
+def _write_first_use(file: RemoteFile, target: Path, sha256: str) -> None:
+    """Write down a file's checksum, and by what to tell that it need not be computed again."""
+    status = target.stat()
+    known = {"sha256": sha256, "size": status.st_size, "mtime_ns": status.st_mtime_ns, "url": file.url}
+    known["since"] = _first_use(target).get("since") or datetime.now(timezone.utc).date().isoformat()
+    try:
+        with whole_file(_record(target)) as draft:
+            draft.write_text(json.dumps(known, indent=1), encoding="utf-8")
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):  # a cache that is only read serves as well
+            raise
+
+
+def _check_still_the_same(file: RemoteFile, target: Path) -> None:
+    """Compare a file that is there with its checksum, unless it has not been touched since that was done."""
+    known, status = _first_use(target), target.stat()
+    if (known.get("size"), known.get("mtime_ns")) == (status.st_size, status.st_mtime_ns):
+        return
+    mismatch, sha256 = _mismatch(file, target, known)
+    if mismatch:
+        raise CorpusFileError(
+            f"{target} is not the file that {file.url} gave: {mismatch}. Move it away, and call again."
+        )
+    _write_first_use(file, target, sha256)
+
+
+def _mismatch(file: RemoteFile, path: Path, known: Mapping[str, Any]) -> tuple[str | None, str]:
+    """How a file differs from its publisher's checksum, or else from that of its first use; and its SHA-256."""
+    digests = {"sha256": hashlib.sha256(), "md5": hashlib.md5(usedforsecurity=False)}
+    needed = [name for name in digests if name == "sha256" or file.md5 is not None]
+    with open(path, "rb") as stream:
+        while chunk := stream.read(CHUNK):
+            for name in needed:
+                digests[name].update(chunk)
+    sha256 = digests["sha256"].hexdigest()
+    for name, expected in (("sha256", file.sha256), ("md5", file.md5)):
+        if expected is not None and digests[name].hexdigest() != expected:
+            return f"its {name} is {digests[name].hexdigest()}, expected {expected}", sha256
+    stated = file.sha256 or file.md5
+    if not stated and known.get("sha256") not in (None, sha256):
+        return (
+            f"its sha256 is {sha256}, but was {known['sha256']} at its first use on {known.get('since')}. If the "
+            f"publisher has changed it and you trust the new one, delete {_record(_final(path))}"
+        ), sha256
+    return None, sha256
+
+
+def _final(path: Path) -> Path:
+    return path.with_name(path.name.removesuffix(".part"))
 
 
 def _receive(file: RemoteFile, part: Path) -> None:

@@ -71,6 +71,7 @@ class CorpusFacts:
         download_all: False where `files` is only a part of the corpus, so that `data_dir` is required.
         sizes: What the official files give under this package's rules; None where that could not be counted.
         small_sizes: The same for `size="small"`; None where there is no small version.
+        labelled_sizes: The same for `labelled_only=True`, where it was counted.
     """
 
     name: str
@@ -85,6 +86,7 @@ class CorpusFacts:
     manual: str = ""
     download_all: bool = True
     small_sizes: SplitSizes | None = None
+    labelled_sizes: SplitSizes | None = None
 
     def description(self) -> str:
         """The text for `DatasetInfo.description`."""

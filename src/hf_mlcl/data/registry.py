@@ -8,7 +8,8 @@ import importlib
 import os
 import tempfile
 import warnings
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from hf_mlcl.data.errors import CorpusFileError, CorpusWarning, Problems, full_disk_named
 
@@ -53,6 +54,7 @@ def load_corpus(
     cache_dir: str | os.PathLike[str] | None = None,
     *,
     strict: bool = False,
+    **options: Any,
 ) -> DatasetDict:
     """Load a corpus of the study, or a built-in one, ready to train on.
 
@@ -66,6 +68,17 @@ def load_corpus(
         cache_dir: Where to keep downloads and the built corpus; the cache of `datasets` by default.
         strict: Raise at the first unreadable image or unknown label. By default it is left out, and a `CorpusWarning`
             counts and names what was.
+        **options: What the corpus leaves to choose; `docs/corpora.md` has the reasons.
+
+            - ``labelled_only=True``, any corpus: rows without a label are left out. The study's sizes of
+              ``semeval2018`` are those of its labelled tweets.
+            - ``difficult``, ``voc2007``: objects that are flagged as difficult are ``"present"`` (as for the authors),
+              ``"absent"``, or ``"ignore"``: a label with difficult objects only is not in ``labels`` but in a further
+              column ``ignored``, since the challenge does not score it.
+            - ``halves``, ``voc2007``: validation and test are the ``"study"``'s own halves of the test set, or those of
+              the rule for the other corpora, ``"hash"``.
+            - ``draw_seed``, images with ``size="small"``: another draw of the training images; 42 by default.
+            - ``split``, ``aapd`` in the layout of SGM: the ``"study"``'s proportions, or ``"files"``: as they are.
 
     Returns:
         `train`, `validation` and `test`, each with a column `text` or `image` and a column `labels` with lists of ids.
@@ -89,11 +102,11 @@ def load_corpus(
     where = config.HF_DATASETS_CACHE if cache_dir is None else cache_dir
     try:
         with full_disk_named(where):
-            corpus, problems = _built(corpus_builder(name, size, data_dir, cache_dir, strict=strict))
+            corpus, problems = _built(corpus_builder(name, size, data_dir, cache_dir, strict=strict, **options))
     except OSError as error:
         if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
             raise
-        ready = _ready(name, size, data_dir, where, strict)
+        ready = _ready(name, size, data_dir, where, strict, options)
         if ready is None:
             raise CorpusFileError(
                 f"{name} is not built yet, and its cache {os.fspath(where)} cannot be written: {error.strerror}. Name "
@@ -112,9 +125,10 @@ def corpus_builder(
     cache_dir: str | os.PathLike[str] | None = None,
     *,
     strict: bool = False,
+    **options: Any,
 ) -> CorpusBuilder:
     """The `datasets` builder of a corpus, for those who want its `info` or its own methods; see `load_corpus`."""
-    from hf_mlcl.data.builder import CorpusBuilder, folder_fingerprint, source_digest
+    from hf_mlcl.data.builder import folder_fingerprint, source_digest
 
     _check_name(name)
     facts = corpus_facts(name)
@@ -137,12 +151,8 @@ def corpus_builder(
         if not os.path.isdir(data_dir):
             raise ValueError(f"data_dir={data_dir!r} is not a folder. Pass the folder that holds the files of {name}.")
         key = folder_fingerprint(data_dir)
-    builder_class = next(
-        value
-        for value in vars(module).values()
-        if isinstance(value, type) and issubclass(value, CorpusBuilder) and value.__module__ == module.__name__
-    )
-    builder: CorpusBuilder = builder_class(
+    chosen = chosen_options(name, size, options)
+    builder: CorpusBuilder = _builder_class(name)(
         cache_dir=None if cache_dir is None else os.path.abspath(os.path.expanduser(os.fspath(cache_dir))),
         dataset_name=f"hf_mlcl_{name}",
         config_name=size,
@@ -150,8 +160,76 @@ def corpus_builder(
         data_dir=data_dir,
         size=size,
         strict=strict,
+        **({"options": chosen} if chosen else {}),
     )
     return builder
+
+
+def chosen_options(corpus: str, size: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of `load_corpus` that are not the default, checked.
+
+    Args:
+        corpus: One of `list_corpora()`.
+        size: For which some options have no meaning.
+        options: As given.
+
+    Raises:
+        ValueError: Names the option, and what there is.
+
+    Examples:
+        >>> chosen_options("voc2007", "full", {"difficult": "absent", "halves": "study"})
+        {'difficult': 'absent'}
+    """
+    from hf_mlcl.data.builder import OPTIONS_OF_SIZE
+
+    known = _builder_class(corpus).OPTIONS
+    chosen = {}
+    for name, value in sorted(options.items()):
+        if name not in known:
+            raise ValueError(f"{corpus} has no option {name!r}. It has: {', '.join(sorted(known))}.")
+        values = known[name]
+        if isinstance(values, tuple):
+            if value not in values or type(value) is not type(values[0]):
+                raise ValueError(f"{name}={value!r} is not known: pass one of {', '.join(map(repr, values))}.")
+        elif type(value) is not int or value < 0:
+            raise ValueError(f"{name}={value!r} is not possible: pass a whole number from 0 on.")
+        if OPTIONS_OF_SIZE.get(name, size) != size:
+            raise ValueError(
+                f"{name}={value!r} has no use for size={size!r}: it is about size={OPTIONS_OF_SIZE[name]!r}. "
+                f"Leave it out."
+            )
+        if value != (values[0] if isinstance(values, tuple) else values):
+            chosen[name] = value
+    return chosen
+
+
+def default_options(corpus: str, size: str = "full") -> dict[str, Any]:
+    """The options of a corpus that have a meaning for a size, with their defaults.
+
+    Examples:
+        >>> default_options("semeval2018")
+        {'labelled_only': False}
+    """
+    from hf_mlcl.data.builder import OPTIONS_OF_SIZE
+
+    known = _builder_class(corpus).OPTIONS
+    return {
+        name: values[0] if isinstance(values, tuple) else values
+        for name, values in known.items()
+        if OPTIONS_OF_SIZE.get(name, size) == size
+    }
+
+
+def _builder_class(name: str) -> type[CorpusBuilder]:
+    from hf_mlcl.data.builder import CorpusBuilder
+
+    _check_name(name)
+    module = importlib.import_module(f"hf_mlcl.data.corpora.{name}")
+    return next(
+        value
+        for value in vars(module).values()
+        if isinstance(value, type) and issubclass(value, CorpusBuilder) and value.__module__ == module.__name__
+    )
 
 
 def corpus_facts(name: str) -> CorpusFacts:
@@ -183,7 +261,12 @@ def _built(builder: CorpusBuilder) -> tuple[DatasetDict, Problems]:
 
 
 def _ready(
-    name: str, size: str, data_dir: str | os.PathLike[str] | None, where: str | os.PathLike[str], strict: bool
+    name: str,
+    size: str,
+    data_dir: str | os.PathLike[str] | None,
+    where: str | os.PathLike[str],
+    strict: bool,
+    options: Mapping[str, Any],
 ) -> tuple[DatasetDict, Problems] | None:
     """A corpus from a cache that cannot be written, so that no lock can be made there; None if it is not in there.
 
@@ -192,7 +275,7 @@ def _ready(
     from datasets import DatasetInfo, config
 
     with tempfile.TemporaryDirectory() as elsewhere:  # the builder makes its locks there, and knows the name
-        builder = corpus_builder(name, size, data_dir, elsewhere, strict=strict)
+        builder = corpus_builder(name, size, data_dir, elsewhere, strict=strict, **options)
     built = os.path.join(os.path.expanduser(os.fspath(where)), builder._relative_data_dir())
     if not os.path.isfile(os.path.join(built, config.DATASET_INFO_FILENAME)):
         return None

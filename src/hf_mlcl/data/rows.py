@@ -35,10 +35,23 @@ def checked_header(member: Member, line: int, header: Sequence[str], expected: S
         header: The header as read.
         expected: How it has to begin.
     """
-    names = [name.strip() for name in header[len(expected) :]]
-    if [name.strip() for name in header[: len(expected)]] != list(expected) or not all(names):
+    if [name.strip() for name in header[: len(expected)]] != list(expected):
         start = "".join(f"{name}, " for name in expected)
         raise malformed(member, line, f"the header is {list(header)[:4]}…, expected {start}then one name a label")
+    return named_columns(member, line, header[len(expected) :])
+
+
+def named_columns(member: Member, line: int, names: Sequence[str]) -> list[str]:
+    """The names of 0/1 columns, each of which must be there and be there once.
+
+    Args:
+        member: The file, for the message.
+        line: The line of the header.
+        names: Of the columns, as read.
+    """
+    names = [name.strip() for name in names]
+    if not all(names):
+        raise malformed(member, line, "a column has no name; expected one name a label")
     if len(set(names)) != len(names):
         twice = sorted({name for name in names if names.count(name) > 1})
         raise malformed(member, line, f"the header names {', '.join(twice)} more than once")

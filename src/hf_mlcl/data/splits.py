@@ -57,6 +57,20 @@ def halves(keys: Sequence[str], seed: int = SEED) -> tuple[set[str], set[str]]:
     return set(ordered[:middle]), set(ordered[middle:])
 
 
+def study_halves(keys: Sequence[str], seed: int = SEED) -> tuple[set[str], set[str]]:
+    """The halves of the authors' code, scikit-learn's: they depend on the order of the keys, that of the official list.
+
+    Examples:
+        >>> first, second = study_halves(["000001", "000002", "000003", "000004"])
+        >>> sorted(first), sorted(second)
+        (['000001', '000003'], ['000002', '000004'])
+    """
+    from sklearn.model_selection import train_test_split
+
+    first, second = train_test_split(list(keys), test_size=0.5, random_state=seed)
+    return set(first), set(second)
+
+
 def covering_draw(
     keys: Sequence[str], labels: Sequence[Sequence[str]], size: int, seed: int = SEED
 ) -> NDArray[np.bool_]:

@@ -23,8 +23,12 @@ class ExperimentArguments:
             asked.
         pooling: ``"first"`` token or ``"mean"`` of a text's tokens; ``"auto"``: what the model's own files say, and the
             mean where they say nothing.
+        projection_bias: Whether the projection has biases, as in the authors' code; the paper prints none.
+        classifier_dropout: Dropout of the features before the classifier of losses on logits: 0.1 in the authors' code.
         data_dir: Folder with the official files of the corpus.
         size: ``"full"``, or ``"small"`` for the study's version with little training data.
+        corpus_options: What the corpus leaves to choose (`load_corpus`), such as ``{"labelled_only": True}``. A
+            ``draw_seed`` of ``"seed"`` stands for the training's own: each seed then draws its small training set.
         max_train_samples: Training rows to keep, drawn with a fixed seed: a smaller number gives a part of a larger.
         max_eval_samples: The same for validation and for test.
         max_length: Tokens of a text to keep.
@@ -80,8 +84,14 @@ class ExperimentArguments:
     pooling: Literal["auto", "first", "mean"] = field(
         default="first", metadata={"help": "How tokens become one vector; auto: as the model's own files say."}
     )
+    projection_bias: bool = field(default=False, metadata={"help": "Biases in the projection, as the authors' code."})
+    classifier_dropout: float = field(default=0.0, metadata={"help": "Before the classifier; the authors' code: 0.1."})
     data_dir: str | None = field(default=None, metadata={"help": "Folder with the official files of the corpus."})
     size: Literal["full", "small"] = field(default="full", metadata={"help": "small: little training data."})
+    corpus_options: dict | str | None = field(  # type: ignore[type-arg]  # as HF writes it, for its argument parser
+        default=None,
+        metadata={"help": "What the corpus leaves to choose, as JSON; see load_corpus."},
+    )
     max_train_samples: int | None = field(default=None, metadata={"help": "Training rows to keep."})
     max_eval_samples: int | None = field(default=None, metadata={"help": "Rows of validation and of test to keep."})
     max_length: int = field(default=220, metadata={"help": "Tokens of a text to keep."})
@@ -155,6 +165,8 @@ class ExperimentArguments:
                 raise ValueError(f"{name} belongs to protocol='best'; the study's protocol has no such setting.")
         if self.minutes is not None and not self.minutes > 0:
             raise ValueError(f"minutes must be above 0; got {self.minutes}.")
+        if not 0 <= self.classifier_dropout < 1:
+            raise ValueError(f"classifier_dropout must be from 0 to below 1; got {self.classifier_dropout}.")
         for name, known in (
             ("size", ("full", "small")),
             ("pooling", ("auto", "first", "mean")),

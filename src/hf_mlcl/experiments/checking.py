@@ -7,8 +7,10 @@ from typing import Any
 
 from transformers.trainer_utils import HubStrategy
 
+from hf_mlcl.data.registry import list_corpora
 from hf_mlcl.evaluation.config import LinearEvaluationConfig
 from hf_mlcl.experiments.arguments import ExperimentArguments
+from hf_mlcl.experiments.inputs import corpus_options
 from hf_mlcl.losses import loss_kinds, on_logits_only
 from hf_mlcl.training import ContrastiveTrainingArguments
 
@@ -27,12 +29,20 @@ def check_experiment(experiment: ExperimentArguments, training: ContrastiveTrain
     if training.push_to_hub and training.hub_strategy in (HubStrategy.CHECKPOINT, HubStrategy.ALL_CHECKPOINTS):
         raise ValueError(
             f"hub_strategy={training.hub_strategy.value!r} is not possible: an experiment pushes its finished "
-            "classifier, and no checkpoints. Leave it out, or use ContrastiveMultiLabelTrainer, which pushes them."
+            "encoder and classifier, and no checkpoints. Leave it out, or use ContrastiveMultiLabelTrainer, which "
+            "pushes them."
         )
     if experiment.data_dir is not None and not Path(experiment.data_dir).expanduser().is_dir():
         raise ValueError(
             f"data_dir={experiment.data_dir!r} is not a folder. Give the folder with the files of {experiment.corpus}."
         )
+    if experiment.corpus_options:
+        if experiment.corpus not in list_corpora():
+            raise ValueError(
+                f"corpus_options={experiment.corpus_options} are for the corpora of `hf-mlcl corpora`, and "
+                f"{experiment.corpus!r} is none of them. Leave them out."
+            )
+        corpus_options(experiment.corpus, experiment.size, experiment.corpus_options, training.seed)
     if experiment.evaluation == "direct" and "logit" not in loss_kinds(training.loss):
         raise ValueError(
             f"evaluation='direct' needs a loss on logits; {training.loss!r} trains no classifier. Join one "

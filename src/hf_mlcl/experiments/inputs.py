@@ -26,11 +26,12 @@ from hf_mlcl.data import (
     word_tokenizer,
 )
 from hf_mlcl.data.download import hub_is_reachable
+from hf_mlcl.data.registry import chosen_options
 from hf_mlcl.experiments.arguments import SMALL_BACKBONE, ExperimentArguments
 from hf_mlcl.models.loading import load, problem
 from hf_mlcl.training import ContrastiveTrainingArguments
 
-DEFAULT_BACKBONES = {"text": "roberta-base", "image": "timm/resnet50.a1_in1k"}
+DEFAULT_BACKBONES = {"text": "roberta-base", "image": "timm/resnet50.tv_in1k"}
 SAMPLE_SEED = 42
 """Of the rows that max_train_samples keeps: runs with different training seeds shall see the same data."""
 
@@ -70,7 +71,10 @@ def load_data(
         raise ValueError("corpus is missing: name one of list_corpora(), or data of your own.")
     with training.main_process_first(desc="loading the corpus"):
         if experiment.corpus in list_corpora():
-            return load_corpus(experiment.corpus, size=experiment.size, data_dir=experiment.data_dir, strict=strict)
+            options = corpus_options(experiment.corpus, experiment.size, experiment.corpus_options, training.seed)
+            return load_corpus(
+                experiment.corpus, size=experiment.size, data_dir=experiment.data_dir, strict=strict, **options
+            )
         return read_own_data(
             experiment.corpus,
             text_column=experiment.text_column,
@@ -79,6 +83,36 @@ def load_data(
             test_file=experiment.test_file,
             strict=strict,
         ).splits
+
+
+def corpus_options(corpus: str, size: str, given: Any, seed: int) -> dict[str, Any]:
+    """What an experiment tells `load_corpus` beside size and folder.
+
+    Args:
+        corpus: One of `list_corpora()`.
+        size: ``"full"`` or ``"small"``.
+        given: `ExperimentArguments.corpus_options`.
+        seed: Of the training.
+
+    Raises:
+        ValueError: If the corpus has no such option, or an experiment cannot do what it asks for.
+
+    Examples:
+        >>> corpus_options("voc2007", "small", {"draw_seed": "seed"}, seed=3)
+        {'draw_seed': 3}
+    """
+    options = dict(given or {})
+    if options.get("draw_seed") == "seed":
+        options["draw_seed"] = seed
+    if options.get("difficult") == "ignore":
+        raise ValueError(
+            "corpus_options: difficult='ignore' marks labels that are neither present nor absent, but an experiment "
+            "scores every label of every image. Use 'present' or 'absent', or load_corpus and the column `ignored`."
+        )
+    try:
+        return chosen_options(corpus, size, options)
+    except ValueError as error:
+        raise ValueError(f"corpus_options: {error}") from error
 
 
 def prepare_inputs(
@@ -115,7 +149,7 @@ def _text_inputs(data: DatasetDict, label_names: list[str], experiment: Experime
     name = experiment.backbone or DEFAULT_BACKBONES["text"]
     if name == SMALL_BACKBONE:
         tokenizer = word_tokenizer(data["train"]["text"])
-        model = _small_text_encoder(len(tokenizer), label_names, experiment.max_length)
+        model = _small_text_encoder(len(tokenizer), label_names, experiment)
     else:
         model = _from_backbone(name, label_names, experiment, pooling=experiment.pooling)
         tokenizer = _tokenizer(name, experiment.trust_remote_code)
@@ -132,7 +166,7 @@ def _text_inputs(data: DatasetDict, label_names: list[str], experiment: Experime
 def _image_inputs(data: DatasetDict, label_names: list[str], experiment: ExperimentArguments) -> Inputs:
     name, size = experiment.backbone or DEFAULT_BACKBONES["image"], experiment.image_size
     if name == SMALL_BACKBONE:
-        model = MLCLModel.from_backbone("resnet10t", label_names, pretrained=False)
+        model = MLCLModel.from_backbone("resnet10t", label_names, pretrained=False, **_heads(experiment))
     else:
         model = _from_backbone(name, label_names, experiment)
     augmented, plain = (
@@ -142,7 +176,11 @@ def _image_inputs(data: DatasetDict, label_names: list[str], experiment: Experim
     return Inputs(model, data, image_processor(size), augmented, plain, "image")
 
 
-def _small_text_encoder(vocabulary: int, label_names: list[str], max_length: int) -> MLCLModel:
+def _heads(experiment: ExperimentArguments) -> dict[str, Any]:
+    return {"projection_bias": experiment.projection_bias, "classifier_dropout": experiment.classifier_dropout}
+
+
+def _small_text_encoder(vocabulary: int, label_names: list[str], experiment: ExperimentArguments) -> MLCLModel:
     """Two layers of BERT, which learn from nothing in minutes on a CPU."""
     backbone = BertConfig(
         vocab_size=vocabulary,
@@ -150,7 +188,7 @@ def _small_text_encoder(vocabulary: int, label_names: list[str], max_length: int
         num_hidden_layers=2,
         num_attention_heads=4,
         intermediate_size=256,
-        max_position_embeddings=max(512, max_length),
+        max_position_embeddings=max(512, experiment.max_length),
         pad_token_id=0,
     )
     return MLCLModel(
@@ -159,6 +197,7 @@ def _small_text_encoder(vocabulary: int, label_names: list[str], max_length: int
             id2label=dict(enumerate(label_names)),
             label2id={name: number for number, name in enumerate(label_names)},
             pooling="mean",
+            **_heads(experiment),
         )
     )
 
@@ -173,6 +212,7 @@ def _from_backbone(name: str, label_names: list[str], experiment: ExperimentArgu
                 label_names,
                 pretrained=experiment.pretrained,
                 trust_remote_code=experiment.trust_remote_code,
+                **_heads(experiment),
                 **settings,
             )
     except (OSError, ValueError) as error:

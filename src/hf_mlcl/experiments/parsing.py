@@ -29,6 +29,8 @@ from hf_mlcl.training import ContrastiveTrainingArguments
 
 logger = logging.getLogger(__name__)
 
+DRY_RUN = ("--dry-run", "--dry_run")
+
 
 def parse_experiment(
     recipe: Recipe, argv: Sequence[str] | None = None, description: str | None = None
@@ -50,8 +52,11 @@ def parse_experiment(
         >>> experiment.max_train_samples, training.num_train_epochs, training.lr_scheduler_type.value
         (100, 5, 'linear')
     """
+    words = list(sys.argv[1:] if argv is None else argv)
     try:
-        return build_experiment(recipe, parse_settings(sys.argv[1:] if argv is None else argv, description))
+        if any(word in DRY_RUN for word in words):
+            _end_with_dry_run(recipe, [word for word in words if word not in DRY_RUN])
+        return build_experiment(recipe, parse_settings(words, description))
     except ValueError as error:
         parser = _parser(description)
         parser.exit(2, f"{parser.format_usage()}{parser.prog}: error: {error}\n")
@@ -72,13 +77,34 @@ def parse_settings(argv: Sequence[str], description: str | None = None) -> dict[
         >>> parse_settings(["--learning_rate", "2e-5", "--size", "small"])
         {'learning_rate': 2e-05, 'size': 'small'}
     """
+    from_file, given = _parsed(argv, description)
+    return {**from_file, **given}
+
+
+def _parsed(argv: Sequence[str], description: str | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What the file says that a command line names, and what it says itself."""
     known, unknown = _parser(description).parse_known_args(list(argv))
     if unknown:
         wrong = next((word.partition("=")[0] for word in unknown if word.startswith("-")), unknown[0])
         raise ValueError(f"There is no argument {wrong}. Nearest: {_nearest(wrong.lstrip('-'), '--')}.")
     given = vars(known)
-    from_file = read_settings(given.pop("config")) if "config" in given else {}
-    return {**from_file, **given}
+    if "dry_run" in given:
+        raise ValueError("--dry-run is for recipes; `hf-mlcl train` has --check.")
+    return read_settings(given.pop("config")) if "config" in given else {}, given
+
+
+def _end_with_dry_run(recipe: Recipe, argv: Sequence[str]) -> NoReturn:
+    """Print what would be done, by one process of many, and end the program."""
+    from accelerate import PartialState
+
+    from hf_mlcl.experiments.dry_run import dry_run
+
+    from_file, given = _parsed(argv)
+    plan = dry_run(recipe, {**from_file, **given}, from_file=from_file.keys() - given.keys())
+    if PartialState().is_main_process:
+        print(plan)
+    PartialState().destroy_process_group()  # a rank that leaves without it may crash on its way out
+    raise SystemExit(0)
 
 
 def build_experiment(
@@ -104,10 +130,8 @@ def build_experiment(
     corpus = settings.get("corpus", recipe.corpus)
     chosen = {**recipe.for_loss(loss, size), "corpus": corpus, "loss": loss, "size": size, **settings}
     # Hyperparameters of the study hold until others are named: --loss_kwargs '{"beta": 2}' leaves alpha as it is.
-    chosen["loss_kwargs"] = {
-        **recipe.for_loss(loss, size).get("loss_kwargs", {}),
-        **_as_dict(settings.get("loss_kwargs")),
-    }
+    for name in ("loss_kwargs", "corpus_options"):
+        chosen[name] = {**recipe.for_loss(loss, size).get(name, {}), **_as_dict(name, settings.get(name))}
     chosen.setdefault("output_dir", f"outputs/{Path(str(corpus)).stem}{'-small' if size == 'small' else ''}-{loss}")
     _choose_precision(chosen)
     in_experiment = {field.name for field in dataclasses.fields(ExperimentArguments)}
@@ -173,6 +197,9 @@ def _parser(description: str | None = None) -> Any:
         allow_abbrev=False,
     )
     parser.add_argument("--config", help="A YAML or JSON file with any of these arguments.")
+    parser.add_argument(
+        *DRY_RUN, action="store_true", help="Print every setting with its origin, rows, steps and time, and end."
+    )
     for action in parser._actions:
         action.default = argparse.SUPPRESS
     return parser
@@ -181,7 +208,7 @@ def _parser(description: str | None = None) -> Any:
 @functools.cache
 def _actions() -> dict[str, Any]:
     """What the parser does with each setting."""
-    return {action.dest: action for action in _parser()._actions if action.dest not in ("config", "help")}
+    return {action.dest: action for action in _parser()._actions if action.dest not in ("config", "dry_run", "help")}
 
 
 def _nearest(name: str, prefix: str = "") -> str:
@@ -221,12 +248,15 @@ def _types() -> dict[str, Any]:
     return known_arguments()
 
 
-def _as_dict(value: Any) -> dict[str, Any]:
+def _as_dict(name: str, value: Any) -> dict[str, Any]:
+    example = {"loss_kwargs": '{"alpha": 1.0}', "corpus_options": '{"labelled_only": true}'}[name]
     if isinstance(value, str):
         try:
             value = json.loads(value)
         except json.JSONDecodeError as error:
-            raise ValueError(f"loss_kwargs must be JSON such as '{{\"alpha\": 1.0}}'; got {value!r}.") from error
+            raise ValueError(f"{name} must be JSON such as '{example}'; got {value!r}.") from error
+    if not isinstance(value or {}, dict):
+        raise ValueError(f"{name} must be a mapping such as '{example}'; got {value!r}.")
     return dict(value or {})
 
 

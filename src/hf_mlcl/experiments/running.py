@@ -95,7 +95,7 @@ class ExperimentResult:
 
 
 class PushError(RuntimeError):
-    """An experiment is finished and saved, but its classifier did not get to the Hub.
+    """An experiment is finished and saved, but its encoder or classifier did not get to the Hub.
 
     Args:
         message: What happened, and how to repeat the push.
@@ -141,7 +141,8 @@ def run_experiment(
     """
     check_experiment(experiment, training)
     if training.push_to_hub:
-        check_push(_repository(training), training.hub_token)
+        for repository in _repositories(training):
+            check_push(repository, training.hub_token)
     output = OutputFolder(training.output_dir)
     with output.owned() if training.process_index == 0 else nullcontext():
         result = _run(experiment, _for_trainer(training), data, output, quiet)
@@ -154,7 +155,7 @@ def _for_trainer(training: ContrastiveTrainingArguments) -> ContrastiveTrainingA
     """A copy of the arguments, changed where the trainer needs it; the caller's stay as they are."""
     own = copy.copy(training)
     own.hub_token = training.hub_token  # which no copy of arguments has, since copies may be written
-    own.push_to_hub = False  # the Hub gets the finished classifier, and not every checkpoint on the way to it
+    own.push_to_hub = False  # the Hub gets what is finished, and not every checkpoint on the way to it
     if not torch.accelerator.is_available():
         own.dataloader_pin_memory = False  # there is no device to copy to
     return own
@@ -237,22 +238,26 @@ def _run(
 
 
 def _push(result: ExperimentResult, training: ContrastiveTrainingArguments) -> None:
+    """The encoder, as others load it where that was written, and the classifier to a repository beside it."""
     private = True if training.hub_private_repo is None else training.hub_private_repo
+    encoder = "backbone" if (result.folder / "backbone").is_dir() else "encoder"
+    left = [
+        (result.folder / name, to) for name, to in zip((encoder, "classifier"), _repositories(training), strict=True)
+    ]
     try:
-        push_folder(
-            result.folder / "classifier",
-            _repository(training),
-            private=private,
-            token=training.hub_token,
-            revision=training.hub_revision,
-        )
+        while left:
+            push_folder(*left[0], private=private, token=training.hub_token, revision=training.hub_revision)
+            left.pop(0)
     except Exception as error:  # whatever the network or the Hub come up with, after everything has been saved
-        command = f"hf-mlcl push {result.folder} {_repository(training)}{'' if private else ' --public'}"
-        raise PushError(f"push failed: {' '.join(str(error).split())}; repeat with {command}", result) from error
+        public = "" if private else " --public"
+        commands = " && ".join(f"hf-mlcl push {folder} {repository}{public}" for folder, repository in left)
+        raise PushError(f"push failed: {' '.join(str(error).split())}; repeat with {commands}", result) from error
 
 
-def _repository(training: ContrastiveTrainingArguments) -> str:
-    return training.hub_model_id or Path(training.output_dir).name
+def _repositories(training: ContrastiveTrainingArguments) -> tuple[str, str]:
+    """Of the encoder, and of the classifier."""
+    encoder = training.hub_model_id or Path(training.output_dir).name
+    return encoder, f"{encoder}-classifier"
 
 
 def _check_splits(data: DatasetDict) -> None:

@@ -51,9 +51,11 @@ class MLCLConfig(PreTrainedConfig):
         backbone_config: Configuration of the backbone: of any text encoder, a `TimmWrapperConfig`, or a
             `FeatureBackboneConfig`. RoBERTa's by default.
         projection_dim: Length d of embeddings and prototypes.
+        projection_bias: Whether the layers of the projection have biases: the authors' have, the paper prints none.
         pooling: How a text becomes one vector: its ``first`` token or the ``mean`` of all; ``pooled`` where the
             backbone gives one vector by itself (images, features).
         classifier: Whether there is a linear layer from features to logits, as losses on logits need it.
+        classifier_dropout: Dropout of the features before it in training: the authors' code has 0.1, the paper none.
         num_heads: Linear layers whose probabilities a classifier made by linear evaluation averages.
         thresholds: Probabilities from which on the multi-label pipelines give a label, one per label; None stands for
             0.5. A classifier's `calibrate` sets them.
@@ -73,8 +75,10 @@ class MLCLConfig(PreTrainedConfig):
 
     backbone_config: PreTrainedConfig | dict[str, Any] | None = None
     projection_dim: int = 256
+    projection_bias: bool = False
     pooling: Pooling = "first"
     classifier: bool = False
+    classifier_dropout: float = 0.0
     num_heads: int = 3
     thresholds: list[float] | None = None
     logit_temperature: float = 1.0
@@ -103,8 +107,13 @@ class MLCLConfig(PreTrainedConfig):
         _check_whole(self, projection_dim=1, num_heads=1)
         if self.pooling not in get_args(Pooling):
             raise ValueError(f"pooling must be one of {', '.join(get_args(Pooling))}, but is {self.pooling!r}.")
-        if not isinstance(self.classifier, bool):
-            raise ValueError(f"classifier must be True or False, but is {self.classifier!r}.")
+        for name in ("classifier", "projection_bias"):
+            if not isinstance(getattr(self, name), bool):
+                raise ValueError(f"{name} must be True or False, but is {getattr(self, name)!r}.")
+        if not _is_number(self.classifier_dropout) or not 0 <= self.classifier_dropout < 1:
+            raise ValueError(
+                f"classifier_dropout must be a number from 0 to below 1, but is {self.classifier_dropout!r}."
+            )
 
     def validate_labels(self) -> None:
         """A name for each of the ids from 0 on; called whenever a configuration is made or saved."""

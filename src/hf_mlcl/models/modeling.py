@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers import AutoConfig, AutoModel, PreTrainedModel
@@ -49,10 +50,10 @@ class MLCLOutput(ModelOutput):
 class ProjectionHead(nn.Module):
     """W2 relu(W1 x): the study's projection, dropped after training."""
 
-    def __init__(self, hidden: int, dim: int) -> None:
+    def __init__(self, hidden: int, dim: int, bias: bool = False) -> None:
         super().__init__()
-        self.hidden = nn.Linear(hidden, hidden, bias=False)
-        self.out = nn.Linear(hidden, dim, bias=False)
+        self.hidden = nn.Linear(hidden, hidden, bias=bias)
+        self.out = nn.Linear(hidden, dim, bias=bias)
 
     def forward(self, features: Tensor) -> Tensor:
         """Project (batch, hidden) to (batch, dim)."""
@@ -108,7 +109,7 @@ class MLCLModel(SharedModel, PreTrainedModel):
         self.backbone = backbone_from_config(config.backbone_config) if backbone is None else backbone
         self.main_input_name = self.backbone.main_input_name
         hidden = feature_size(self.backbone)
-        self.projection = ProjectionHead(hidden, config.projection_dim)
+        self.projection = ProjectionHead(hidden, config.projection_dim, config.projection_bias)
         self.prototypes = LabelPrototypes(config.num_labels, config.projection_dim)
         self.classifier = nn.Linear(hidden, config.num_labels) if config.classifier else None
         for head in (self.projection, self.prototypes, self.classifier):
@@ -126,8 +127,10 @@ class MLCLModel(SharedModel, PreTrainedModel):
         label_names: Sequence[str],
         *,
         projection_dim: int = 256,
+        projection_bias: bool = False,
         pooling: Pooling | Literal["auto"] = "first",
         classifier: bool = False,
+        classifier_dropout: float = 0.0,
         pretrained: bool = True,
         weights: str | Path | None = None,
         trust_remote_code: bool = False,
@@ -140,10 +143,12 @@ class MLCLModel(SharedModel, PreTrainedModel):
                 of a timm architecture; or a model of transformers, which becomes part of the new one as it is.
             label_names: The labels, in the order of their ids.
             projection_dim: Length of embeddings and prototypes.
+            projection_bias: Whether the projection has biases, as in the authors' code; the paper prints none.
             pooling: ``"first"`` token or ``"mean"`` of a text's tokens; ``"auto"`` takes what the model's own
                 sentence-transformers files say, and the mean where there are none. Images and features are pooled by
                 themselves.
             classifier: Whether to add a linear classifier; the trainer adds it by itself where the loss needs logits.
+            classifier_dropout: Dropout of the features before it; 0.1 in the authors' code, none in the paper.
             pretrained: Whether to load the backbone's weights.
             weights: A safetensors file with the weights of a timm architecture.
             trust_remote_code: Whether to run Python files that come with the backbone. Nobody is asked: without it,
@@ -163,7 +168,15 @@ class MLCLModel(SharedModel, PreTrainedModel):
             where = {key: kwargs[key] for key in ("revision", "token", "cache_dir") if key in kwargs}
             stated = None if isinstance(name, PreTrainedModel) else stated_pooling(name, **where)
             pooling = stated or "mean"
-        return cls._around(backbone, label_names, projection_dim=projection_dim, pooling=pooling, classifier=classifier)
+        return cls._around(
+            backbone,
+            label_names,
+            projection_dim=projection_dim,
+            projection_bias=projection_bias,
+            pooling=pooling,
+            classifier=classifier,
+            classifier_dropout=classifier_dropout,
+        )
 
     @classmethod
     def from_features(
@@ -288,8 +301,10 @@ class MLCLModel(SharedModel, PreTrainedModel):
         rows = len(next(iter(inputs.values())))
         with nullcontext() if dropout is None else dropout.of_rows(start, rows):
             output = self.backbone(**inputs)
-        features = represent(output, inputs.get("attention_mask"), self.config.pooling)
-        logits = None if self.classifier is None else self.classifier(features)
+            features = represent(output, inputs.get("attention_mask"), self.config.pooling)
+            logits = None
+            if self.classifier is not None:
+                logits = self.classifier(F.dropout(features, self.config.classifier_dropout, self.training))
         return features, self.projection(features), logits
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]  # dynamo does not know checkpoints with a context of their own

@@ -17,6 +17,7 @@ RECIPE = Recipe(
     loss="reg",
     settings={
         "backbone": "roberta-base",
+        "corpus_options": {"labelled_only": True},  # the tweets that the paper counts
         "max_length": 220,
         "clean_text": True,
         "optim": "adamw_torch",

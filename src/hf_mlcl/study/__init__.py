@@ -5,7 +5,7 @@ A study's way: `specification` (file to runs) -> `worklist` (who does what, as p
 """
 
 from hf_mlcl.study.runner import Progress, run_study
-from hf_mlcl.study.specification import ReportOptions, Run, Study, StudyError, load_outline, load_study
+from hf_mlcl.study.specification import ReportOptions, Run, Study, StudyError, load_outline, load_study, ready_studies
 from hf_mlcl.study.worklist import WorkList
 
 __all__ = [
@@ -17,5 +17,6 @@ __all__ = [
     "WorkList",
     "load_outline",
     "load_study",
+    "ready_studies",
     "run_study",
 ]

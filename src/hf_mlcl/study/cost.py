@@ -62,10 +62,15 @@ def study_cost(study: Study, rates: Mapping[str, float] | None = None) -> dict[s
     """
     parts: dict[str, Cost] = {}
     for run in study.runs:
-        kind = "logit" if _on_logits(str(run.arguments["loss"])) else "contrastive"
-        key = ", ".join([run.corpus, *([] if run.setting == "default" else [run.setting]), kind])
+        key = cost_group(run)
         parts[key] = parts.get(key, Cost(0, 0.0, 0.0)) + run_cost(run, rates)
     return {**parts, "total": sum(parts.values(), Cost(0, 0.0, 0.0))}
+
+
+def cost_group(run: Run) -> str:
+    """What runs are summed up by: corpus, setting, kind of loss."""
+    kind = "logit" if _on_logits(str(run.arguments["loss"])) else "contrastive"
+    return ", ".join([run.corpus, *([] if run.setting == "default" else [run.setting]), kind])
 
 
 def assumed_backbones(study: Study) -> dict[str, str]:
@@ -90,14 +95,28 @@ def _is_known(kind: str, backbone: str | None) -> bool:
 def run_cost(run: Run, rates: Mapping[str, float] | None = None) -> Cost:
     """The estimate for one run."""
     settings = resolved_settings(run)
-    facts = corpus_facts(settings["corpus"])
-    sizes = split_sizes(settings["corpus"], settings.get("size", "full"))
+    labelled_only = bool((settings.get("corpus_options") or {}).get("labelled_only"))
+    sizes = split_sizes(settings["corpus"], settings.get("size", "full"), labelled_only)
+    return settings_cost(settings, corpus_facts(settings["corpus"]).kind, sizes, rates)
+
+
+def settings_cost(
+    settings: Mapping[str, Any], kind: str, sizes: SplitSizes, rates: Mapping[str, float] | None = None
+) -> Cost:
+    """The estimate for one training with all of its settings.
+
+    Args:
+        settings: Arguments of the experiment and of its training, by name.
+        kind: Of its examples: ``"text"`` or ``"image"``.
+        sizes: Rows of each split.
+        rates: Operations a second for either kind; `DEVICE_RATE` if not given.
+    """
     train = min(sizes.train, settings.get("max_train_samples") or sizes.train)
     validation, test = (min(size, settings.get("max_eval_samples") or size) for size in (sizes.validation, sizes.test))
     forward = forward_operations(
-        facts.kind,
+        kind,
         settings.get("backbone"),
-        settings.get("max_length", 220) if facts.kind == "text" else settings.get("image_size", 224),
+        settings.get("max_length", 220) if kind == "text" else settings.get("image_size", 224),
     )
     epochs = float(settings.get("num_train_epochs", 3))
     if settings.get("max_steps", -1) > 0:
@@ -108,7 +127,7 @@ def run_cost(run: Run, rates: Mapping[str, float] | None = None) -> Cost:
     if not _on_logits(settings["loss"]):
         examples += train * max(1, settings.get("augmented_passes", 0))
     operations = examples * forward
-    return Cost(1, operations, operations / (rates or DEVICE_RATE)[facts.kind] / 3600)
+    return Cost(1, operations, operations / (rates or DEVICE_RATE)[kind] / 3600)
 
 
 def resolved_settings(run: Run) -> dict[str, Any]:
@@ -119,15 +138,22 @@ def resolved_settings(run: Run) -> dict[str, Any]:
     return {**study_recipe(str(run.arguments["corpus"])).for_loss(loss, size), **run.arguments}
 
 
-def split_sizes(corpus: str, size: str = "full") -> SplitSizes:
+def split_sizes(corpus: str, size: str = "full", labelled_only: bool = False) -> SplitSizes:
     """Rows a split: counted where that was possible, else as the paper rounds them.
 
+    Args:
+        corpus: Its name.
+        size: ``"full"`` or ``"small"``.
+        labelled_only: Whether rows without a label are left out, where those were counted.
+
     Examples:
-        >>> split_sizes("aapd").train
-        37800
+        >>> split_sizes("aapd").train, split_sizes("semeval2018", labelled_only=True).train
+        (37820, 6634)
     """
     facts = corpus_facts(corpus)
     counted = facts.small_sizes if size == "small" else facts.sizes
+    if labelled_only and size == "full":
+        counted = facts.labelled_sizes or counted
     if counted is not None:
         return counted
     printed = facts.study and (facts.study.small_sizes if size == "small" else facts.study.sizes)

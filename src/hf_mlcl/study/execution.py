@@ -6,10 +6,13 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hf_mlcl.study.environment import environment
 from hf_mlcl.study.specification import Run
+
+if TYPE_CHECKING:
+    from hf_mlcl.experiments.dry_run import DryRun
 
 QUIET = {"report_to": "none", "disable_tqdm": True, "export": False}
 """A run's output is a file: no progress bars in it, nothing sent to a tracker, and nothing written for other people,
@@ -60,12 +63,29 @@ def check_arguments(run: Run) -> None:
     """
     from hf_mlcl.experiments import build_experiment, study_recipe
 
-    settings = {**QUIET, **run.arguments, "output_dir": "", "use_cpu": True}  # a GPU is the run's own process's
-    for name in OF_THE_MACHINE:
-        settings.pop(name, None)
+    with _without_this_machine():
+        build_experiment(study_recipe(str(run.arguments["corpus"])), {**QUIET, **_planned_settings(run)})
+
+
+def dry_run_of(run: Run) -> DryRun:
+    """Every setting of a run with its origin, its rows, steps and time."""
+    from hf_mlcl.experiments import study_recipe
+    from hf_mlcl.experiments.dry_run import dry_run
+
+    with _without_this_machine():
+        return dry_run(study_recipe(str(run.arguments["corpus"])), _planned_settings(run), said_by="study")
+
+
+def _planned_settings(run: Run) -> dict[str, Any]:
+    settings = {**run.arguments, "output_dir": "", "use_cpu": True}  # a GPU is the run's own process's
+    return {name: value for name, value in settings.items() if name not in OF_THE_MACHINE}
+
+
+@contextmanager
+def _without_this_machine() -> Iterator[None]:
     # A worker that a launcher started must not wait for others here: workers do not know each other.
     with environment(dict.fromkeys(LAUNCHER_VARIABLES)), _accelerate_as_it_was():
-        build_experiment(study_recipe(settings["corpus"]), settings)
+        yield
 
 
 @contextmanager

@@ -164,7 +164,7 @@ def load_study(path: str | Path, changes: Sequence[str] = ()) -> Study:
     """Read a study file.
 
     Args:
-        path: The file.
+        path: The file, or the name of a ready one (`ready_studies`).
         changes: ``key=value`` with the value in YAML. The key is an argument, set for all runs over everything that
             the file says; or a path into the file such as ``seeds``, ``output_dir`` or ``corpora.aapd.data_dir``.
 
@@ -178,7 +178,7 @@ def load_outline(path: str | Path) -> Study:
     """Read what a study file says beside its runs: name, folder, report. It takes no time and leaves `runs` empty.
 
     Args:
-        path: The file.
+        path: The file, or the name of a ready one.
 
     Raises:
         StudyError: If anything of this is wrong.
@@ -186,12 +186,23 @@ def load_outline(path: str | Path) -> Study:
     return _reader(path).outline()
 
 
+def ready_studies() -> dict[str, Path]:
+    """The study files that come with the package, by name.
+
+    Examples:
+        >>> sorted(ready_studies())[:2]
+        ['figure_alpha', 'figure_data_share']
+    """
+    return {file.stem: file for file in sorted((Path(__file__).parents[1] / "studies").glob("*.yaml"))}
+
+
 def _reader(path: str | Path, changes: Sequence[str] = ()) -> _Reader:
-    path = Path(path)
+    ready = ready_studies()
+    path = ready[str(path)] if str(path) in ready and not Path(path).is_file() else Path(path)
     try:
         document = parse_yaml(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise StudyError(f"There is no study file {str(path)!r}. Ready ones are in the folder studies/.") from None
+        raise StudyError(f"There is no study file {str(path)!r}. Ready ones, by name: {', '.join(ready)}.") from None
     except IsADirectoryError:
         raise StudyError(f"{str(path)!r} is a folder; a study file is YAML.") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator
-from itertools import zip_longest
+from collections.abc import Iterator, Sequence
+from itertools import chain, zip_longest
+
+import datasets
 
 from hf_mlcl.data.builder import SPLITS, CorpusBuilder, Plan
 from hf_mlcl.data.facts import CorpusFacts, RemoteFile, SplitSizes, StudyStatistics
-from hf_mlcl.data.rows import checked_header, csv_rows, flagged, malformed
-from hf_mlcl.data.sources import SourceTree
+from hf_mlcl.data.rows import csv_rows, flagged, malformed, named_columns
+from hf_mlcl.data.sources import Member, SourceTree
 from hf_mlcl.data.splits import Example, Stream
 
 LABELS = str.split(
@@ -23,6 +25,9 @@ CSV_FILES = {"train": "train.csv", "validation": "dev.csv", "test": "test.csv"}
 SGM_SUFFIXES = {"train": "train", "validation": "val", "test": "test"}
 SMALL_FOLDER = "aapd-10"
 SUBSET = re.compile(r"aapd-\d+")
+TEXT_COLUMNS = ("abstract", "text")
+INDEX_COLUMNS = ("", "index", "id", "unnamed: 0")
+"""Names under which tables are written with the numbers of their rows."""
 
 FACTS = CorpusFacts(
     name="aapd",
@@ -48,14 +53,21 @@ FACTS = CorpusFacts(
         "study's repository into a folder; or the original text_train, text_val, text_test and label_train, label_val, "
         "label_test of the SGM paper."
     ),
+    sizes=SplitSizes(37_820, 6_710, 11_310),
     small_sizes=SplitSizes(4_350, 16_350, 35_140),
 )
 
 
 class Aapd(CorpusBuilder):
-    """Reads the study's CSV files, or the text and label files of the SGM paper."""
+    """Reads the study's CSV files, or the text and label files of the SGM paper.
+
+    The files of the SGM paper have 53,840 / 1,000 / 1,000 abstracts. The study parted them anew; so do we, in its
+    proportions, unless the option `split` says "files".
+    """
 
     FACTS = FACTS
+    VERSION = datasets.Version("1.1.0")
+    OPTIONS = {**CorpusBuilder.OPTIONS, "split": ("study", "files")}  # noqa: RUF012
 
     def plan(self, sources: SourceTree) -> Plan:
         """CSV files first; for the small version the study's own subset where it is there."""
@@ -78,8 +90,7 @@ class Aapd(CorpusBuilder):
         streams = {split: csv_stream(sources, name) if name in found else None for split, name in names.items()}
         splits = self.found_splits(streams, names)
         with sources.open_one(names[next(iter(splits))]) as member:
-            line, header = next(csv_rows(member), (1, []))
-            labels = checked_header(member, line, header, ["abstract"])
+            labels = layout(member, *next(csv_rows(member), (1, [])))[1]
         return Plan(labels, splits)
 
     def _sgm_plan(self, sources: SourceTree) -> Plan:
@@ -92,20 +103,54 @@ class Aapd(CorpusBuilder):
             streams[split] = sgm_stream(sources, names[text], names[label]) if both else None
         if not any(streams.values()):
             raise self.missing("Neither train.csv, dev.csv, test.csv nor text_* with label_* were")
-        return Plan(LABELS, self.found_splits(streams, files))
+        splits = self.found_splits(streams, files)
+        if self.config.size == "full" and self.option("split") == "study":
+            if len(splits) < len(SPLITS):
+                self.problems.add(
+                    "split other than the study's",
+                    "a split's files are missing, so that the others stay as they are: the study's split needs all",
+                )
+                return Plan(LABELS, splits)
+            assert FACTS.sizes is not None
+            return Plan(LABELS, self.parted_anew(splits, FACTS.sizes))
+        return Plan(LABELS, splits)
+
+
+def layout(member: Member, line: int, first: Sequence[str]) -> tuple[int, list[str], bool]:
+    """Where the texts of a CSV file are, the labels of the columns after it, and whether its first row is a header.
+
+    A header begins with `abstract` or `text`, with or without a column of row numbers before it. Without a header, the
+    columns are the text and the labels of AAPD.
+    """
+    flags = [cell.strip() in ("0", "1", "0.0", "1.0") for cell in first]
+    text = len(first) - len(LABELS) - 1
+    if text in (0, 1) and all(flags[text + 1 :]):
+        return text, LABELS, False
+    text = 1 if len(first) > 1 and first[0].strip().lower() in INDEX_COLUMNS else 0
+    if len(first) <= text or first[text].strip().lower() not in TEXT_COLUMNS:
+        raise malformed(
+            member,
+            line,
+            f"the header is {list(first)[:4]}…, expected {' or '.join(TEXT_COLUMNS)} (with or without a column of row "
+            f"numbers before it), then one name per label; or no header, a text and {len(LABELS)} columns of 0 and 1",
+        )
+    return text, named_columns(member, line, first[text + 1 :]), True
 
 
 def csv_stream(sources: SourceTree, name: str) -> Stream:
-    """Examples of a CSV file with the columns `abstract` and one 0/1 column a label."""
+    """Examples of a CSV file with a column of texts and one 0/1 column per label."""
 
     def stream() -> Iterator[Example]:
         with sources.open_one(name) as member:
             rows = csv_rows(member)
-            line, header = next(rows, (1, []))
-            labels = checked_header(member, line, header, ["abstract"])
-            for line, row in rows:
-                text = row[0].strip()
-                yield Example(text, text, flagged(member, line, labels, row[1:]), f"{member.origin}, line {line}")
+            first = next(rows, (1, []))
+            place, labels, has_header = layout(member, *first)
+            for line, row in rows if has_header else chain([first], rows):
+                if len(row) <= place:
+                    raise malformed(member, line, f"{len(row)} columns, expected {place + 1 + len(labels)}")
+                text = row[place].strip()
+                flags = flagged(member, line, labels, row[place + 1 :])
+                yield Example(text, text, flags, f"{member.origin}, line {line}")
 
     return stream
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from hf_mlcl.data.builder import CorpusBuilder, LabelNames, Plan
+from hf_mlcl.data.builder import IMAGE_OPTIONS, CorpusBuilder, LabelNames, Plan
 from hf_mlcl.data.errors import CorpusFormatError
 from hf_mlcl.data.facts import CorpusFacts, RemoteFile, SplitSizes, StudyStatistics
 from hf_mlcl.data.json_stream import elements
@@ -54,6 +54,7 @@ class Coco2014(CorpusBuilder):
     """Trains on `train2014`; halves `val2014`. Images without an annotated object are dropped."""
 
     FACTS = FACTS
+    OPTIONS = {**CorpusBuilder.OPTIONS, **IMAGE_OPTIONS}  # noqa: RUF012
 
     def plan(self, sources: SourceTree) -> Plan:
         """Reads the annotations as a stream; images follow when they are needed."""

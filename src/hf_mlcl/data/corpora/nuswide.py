@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Sequence
 
-from hf_mlcl.data.builder import CorpusBuilder, LabelNames, Plan
+from hf_mlcl.data.builder import IMAGE_OPTIONS, CorpusBuilder, LabelNames, Plan
 from hf_mlcl.data.facts import CorpusFacts, SplitSizes, StudyStatistics
 from hf_mlcl.data.rows import malformed
 from hf_mlcl.data.sources import SourceTree
@@ -29,8 +29,9 @@ FACTS = CorpusFacts(
     manual=(
         "put ConceptsList/Concepts81.txt, Groundtruth/AllLabels (81 files Labels_<concept>.txt), "
         "ImageList/Imagelist.txt, ImageList/TrainImagelist.txt and ImageList/TestImagelist.txt of the official release "
-        "into a folder, packed or not, and the images (request them from the authors) beside them under the names of "
-        "the image list, such as Flickr/actor/0001_2124494179.jpg."
+        "into a folder, packed or not, and the images (request them from the authors, or fetch those that Flickr still "
+        "has: python -m hf_mlcl.data.nuswide_images NUS-WIDE-urls.txt FOLDER) beside them under the names of the image "
+        "list, such as Flickr/actor/0001_2124494179.jpg."
     ),
     download_all=False,
     sizes=SplitSizes(125_449, 41_949, 41_949),
@@ -42,6 +43,7 @@ class Nuswide(CorpusBuilder):
     """Trains on the official training images; halves the official test images."""
 
     FACTS = FACTS
+    OPTIONS = {**CorpusBuilder.OPTIONS, **IMAGE_OPTIONS}  # noqa: RUF012
 
     def plan(self, sources: SourceTree) -> Plan:
         """Reads the concepts, the image lists and one file of 0/1 lines a concept."""

@@ -39,11 +39,12 @@ FACTS = CorpusFacts(
     ),
     manual="put SemEval2018-Task1-all-data.zip, or the files 2018-E-c-En-{train,dev,test-gold}.txt, into a folder.",
     sizes=SplitSizes(6_838, 886, 3_259),
+    labelled_sizes=SplitSizes(6_634, 872, 3_184),
 )
 
 
 class Semeval2018(CorpusBuilder):
-    """Reads the tab-separated files of the task; tweets without an emotion stay in, with no label."""
+    """Reads the tab-separated files of the task; tweets without an emotion stay in, unless `labelled_only`."""
 
     FACTS = FACTS
 

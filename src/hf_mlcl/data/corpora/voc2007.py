@@ -4,24 +4,31 @@ from __future__ import annotations
 
 import re
 
-from hf_mlcl.data.builder import CorpusBuilder, LabelNames, Plan
+import datasets
+
+from hf_mlcl.data.builder import IMAGE_OPTIONS, CorpusBuilder, LabelNames, Plan
+from hf_mlcl.data.errors import CorpusFormatError
 from hf_mlcl.data.facts import CorpusFacts, RemoteFile, SplitSizes, StudyStatistics
 from hf_mlcl.data.sources import Member, SourceTree
+from hf_mlcl.data.splits import halves, study_halves
 from hf_mlcl.data.xml_text import parse_xml
 
 LABELS = str.split(
     "aeroplane bicycle bird boat bottle bus car cat chair cow diningtable dog horse motorbike person pottedplant "
     "sheep sofa train tvmonitor"
 )
-ID_LIST = re.compile(r"(?:.*/)?ImageSets/Main/(trainval|test)\.txt")
-ANNOTATION = re.compile(r"(?:.*/)?Annotations/([^/]+)\.xml")
-IMAGE = re.compile(r"(?:.*/)?JPEGImages/([^/]+\.jpg)")
+THIS_YEAR = r"(?!(?:.*/)?VOC(?!2007/)\d{4}/)(?:.*/)?"
+"""Folders on the way to a file; a `VOCdevkit` often holds other years of the challenge too, in the same layout."""
+ID_LIST = re.compile(rf"{THIS_YEAR}ImageSets/Main/(trainval|test)\.txt")
+ANNOTATION = re.compile(rf"{THIS_YEAR}Annotations/([^/]+)\.xml")
+IMAGE = re.compile(rf"{THIS_YEAR}JPEGImages/([^/]+\.jpg)")
+ID = re.compile(r"\d{6}")
 BASE = "http://thor.robots.ox.ac.uk/pascal/VOC/voc2007"
 
 FACTS = CorpusFacts(
     name="voc2007",
     kind="image",
-    summary="Photographs labelled with the kinds of objects in them, of 20 kinds; difficult objects do not count.",
+    summary="Photographs labelled with the kinds of objects in them, of 20 kinds, small and hidden ones included.",
     homepage="http://host.robots.ox.ac.uk/pascal/VOC/voc2007/",
     license="Flickr terms of use",
     citation="""@misc{pascal-voc-2007,
@@ -50,40 +57,62 @@ FACTS = CorpusFacts(
 
 
 class Voc2007(CorpusBuilder):
-    """Trains on `trainval`; halves `test`."""
+    """Trains on `trainval`; halves `test`.
+
+    The challenge does not score objects that the annotators flagged as difficult; the authors of the study count them
+    as present. So do we, unless the option `difficult` says otherwise.
+    """
 
     FACTS = FACTS
+    VERSION = datasets.Version("1.1.0")
+    OPTIONS = {  # noqa: RUF012
+        **CorpusBuilder.OPTIONS,
+        **IMAGE_OPTIONS,
+        "difficult": ("present", "ignore", "absent"),
+        "halves": ("study", "hash"),
+    }
 
     def plan(self, sources: SourceTree) -> Plan:
         """Reads the lists of ids and every annotation; images follow when they are needed."""
         ids: dict[str, list[str]] = {"trainval": [], "test": []}
-        labels: dict[str, LabelNames] = {}
+        present: dict[str, LabelNames] = {}
+        ignored: dict[str, LabelNames] = {}
         for member in sources.walk(lambda name: bool(ID_LIST.fullmatch(name) or ANNOTATION.fullmatch(name))):
             listed, annotated = ID_LIST.fullmatch(member.name), ANNOTATION.fullmatch(member.name)
             if listed:
-                ids[listed[1]] = [text.split()[0] for _, text in member.lines() if text.strip()]
+                ids[listed[1]] = list(dict.fromkeys(text.split()[0] for _, text in member.lines() if text.strip()))
+                other = next((name for name in ids[listed[1]] if not ID.fullmatch(name)), None)
+                if other is not None:
+                    raise CorpusFormatError(
+                        f"{member.origin} lists {other!r}, expected ids of six digits: it seems to be of another year. "
+                        f"Give the folder of VOC2007, or the VOCdevkit that holds it."
+                    )
             elif annotated:
-                labels[annotated[1]] = object_names(member)
+                easy, all_kinds = object_names(member)
+                present[annotated[1]] = all_kinds if self.option("difficult") == "present" else easy
+                ignored[f"{annotated[1]}.jpg"] = tuple(name for name in all_kinds if name not in easy)
         for part, names in ids.items():
             if not names:
                 raise self.missing(f"ImageSets/Main/{part}.txt was")
-            without = [name for name in names if name not in labels]
+            without = [name for name in names if name not in present]
             if without:
                 raise self.missing(
                     f"{len(without)} annotations of {part}, the first Annotations/{without[0]}.xml, were"
                 )
-        train, held_out = ({f"{name}.jpg": labels[name] for name in ids[part]} for part in ("trainval", "test"))
-        return Plan(LABELS, self.image_splits(train, held_out, image_key))
+        train, held_out = ({f"{name}.jpg": present[name] for name in ids[part]} for part in ("trainval", "test"))
+        halved = study_halves if self.option("halves") == "study" else halves
+        splits = self.image_splits(train, held_out, image_key, halved)
+        return Plan(LABELS, splits, ignored if self.option("difficult") == "ignore" else None)
 
 
-def object_names(member: Member) -> LabelNames:
-    """The kinds of the objects of an annotation, without those flagged as difficult, as the challenge scores them.
-
-    An image with difficult objects only stays in the corpus, without a label.
-    """
-    objects = parse_xml(member).iter("object")
-    names = (item.findtext("name", "").strip() for item in objects if item.findtext("difficult", "0").strip() != "1")
-    return tuple(dict.fromkeys(names))
+def object_names(member: Member) -> tuple[LabelNames, LabelNames]:
+    """The kinds of the objects of an annotation: of those that are not flagged as difficult, and of all."""
+    found = [
+        (item.findtext("name", "").strip(), item.findtext("difficult", "0").strip() == "1")
+        for item in parse_xml(member).iter("object")
+    ]
+    easy = dict.fromkeys(name for name, difficult in found if not difficult)
+    return tuple(easy), tuple(dict.fromkeys(name for name, _ in found))
 
 
 def image_key(name: str) -> str:

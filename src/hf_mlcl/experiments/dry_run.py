@@ -1,0 +1,266 @@
+"""What a recipe would do: every setting with its origin, rows, steps and time, before anything is loaded or trained."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import textwrap
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from transformers import TrainingArguments
+
+from hf_mlcl.data.facts import SplitSizes
+from hf_mlcl.data.registry import corpus_facts, default_options, list_corpora
+from hf_mlcl.experiments.arguments import ExperimentArguments
+from hf_mlcl.experiments.checking import evaluates_linearly, linear_config
+from hf_mlcl.experiments.origins import ANY, COMMAND_LINE, FILE, LAUNCHER, LIBRARY, OURS, PAPER, Origin, origins
+from hf_mlcl.experiments.parsing import build_experiment
+from hf_mlcl.experiments.recipe import Recipe
+from hf_mlcl.losses import build_loss, hyperparameters, loss_kinds
+from hf_mlcl.models.configuration import MLCLConfig
+from hf_mlcl.study.cost import settings_cost, split_sizes
+from hf_mlcl.training import ContrastiveTrainingArguments
+
+WIDTH = 118
+LOSS_NUMBERS = ("alpha", "beta", "gamma", "gamma_pos", "gamma_neg", "margin")
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A setting as it would be used.
+
+    Attributes:
+        value: Its value.
+        origin: Who chose it: the paper, the authors' code, ours, the command line, ...
+        note: What else there is to say.
+        tried: All values that the study tried, where there are several.
+    """
+
+    value: Any
+    origin: str
+    note: str = ""
+    tried: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True)
+class DryRun:
+    """What would be done.
+
+    Attributes:
+        title: Corpus, loss and size.
+        study: Settings that the study speaks of and that matter for this loss and corpus, and what the user said.
+        others: All others.
+        rows: Of each split: those of the official files, less what ``max_train_samples`` and the like leave out; None
+            where they are not known.
+        steps: Of training; None where the rows are not known.
+        hours: Of one GPU at an assumed rate (`hf_mlcl.study.cost`); None where the rows are not known.
+    """
+
+    title: str
+    study: dict[str, Resolved]
+    others: dict[str, Resolved]
+    rows: SplitSizes | None
+    steps: int | None
+    hours: float | None
+
+    def __str__(self) -> str:
+        headings = ("setting", "value", "origin", "tried, notes")
+        lines = [headings]
+        for name, one in self.study.items():
+            tried = "tried: " + ", ".join(map(_shown, one.tried)) if one.tried else ""
+            lines.append((name, _shown(one.value), one.origin, "; ".join(filter(None, (tried, one.note)))))
+        widths = [max(len(line[column]) for line in lines) for column in range(3)]
+        table = [
+            "  ".join([*(cell.ljust(width) for cell, width in zip(line, widths, strict=False)), line[3]]).rstrip()
+            for line in lines
+        ]
+        return "\n".join([self.title, "", *table, "", *self._amounts(), "", *self._others()])
+
+    def _amounts(self) -> list[str]:
+        if self.rows is None or self.steps is None or self.hours is None:
+            return ["rows, steps and time are not known before the data are read"]
+        train, validation, test = dataclasses.astuple(self.rows)
+        return [
+            f"rows   {train:,} train, {validation:,} validation, {test:,} test",
+            f"steps  {self.steps:,}",
+            f"time   about {self.hours:,.2g} hours of one GPU of the class of an A100, at an assumed rate "
+            f"(see `hf-mlcl study cost --help`)",
+        ]
+
+    def _others(self) -> list[str]:
+        lines = []
+        for origin in dict.fromkeys(one.origin for one in self.others.values()):
+            named = (f"{name}={_shown(one.value)}" for name, one in self.others.items() if one.origin == origin)
+            text = f"{origin}: {', '.join(named)}"
+            lines += textwrap.wrap(text, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+        return ["Without a say of the study, or without effect here:", *lines]
+
+
+def dry_run(
+    recipe: Recipe,
+    settings: Mapping[str, Any] | None = None,
+    *,
+    from_file: Collection[str] = (),
+    said_by: str = COMMAND_LINE,
+    kind: Literal["text", "image"] | None = None,
+    rows: SplitSizes | None = None,
+) -> DryRun:
+    """Resolve every setting of an experiment, as `build_experiment` does, and say where it comes from.
+
+    Args:
+        recipe: The defaults.
+        settings: What a user says.
+        from_file: Names of those settings that come from a configuration file.
+        said_by: Where the others come from.
+        kind: Of the data; needed for data of one's own.
+        rows: Of each split, where it is known better than from the corpus's facts.
+
+    Examples:
+        >>> from hf_mlcl.experiments import study_recipe
+        >>> plan = dry_run(study_recipe("aapd"), {"seed": 3, "use_cpu": True})
+        >>> plan.study["num_train_epochs"]
+        Resolved(value=320, origin='paper', note='', tried=(320, 640))
+        >>> plan.study["seed"].origin, plan.rows.train, plan.steps
+        ('command line', 37820, 47040)
+    """
+    settings = dict(settings or {})
+    experiment, training = build_experiment(recipe, settings)
+    corpus = str(experiment.corpus)
+    facts = corpus_facts(corpus) if corpus in list_corpora() else None
+    if kind is None and facts is None:
+        raise ValueError(f"kind is missing: whether {corpus} has texts or images is not known before it is read.")
+    kind = kind or (facts.kind if facts else None)
+    assert kind is not None
+    study = origins(corpus, kind)
+    tried = _tried(recipe.grid(training.loss, experiment.size))
+    said = {name: Origin(FILE if name in from_file else said_by) for name in settings}
+    given = _with_parts(recipe, experiment, training, said)
+    resolved = {
+        name: Resolved(value, *given[name])
+        if name in given
+        else Resolved(value, *_origin(name, value, study, recipe, settings), tried.get(name, ()))
+        for name, value in _values(experiment, training, facts is not None).items()
+    }
+    without_effect = _without_effect(experiment, training, kind)
+    shown = [name for name in ("mixed_precision", *study) if name in resolved and name not in without_effect]
+    shown += [name for name in given if name in resolved and name not in shown]
+    if rows is None and facts is not None:
+        rows = split_sizes(corpus, experiment.size, bool(resolved["labelled_only"].value))
+    if rows is not None:
+        rows = SplitSizes(
+            min(rows.train, experiment.max_train_samples or rows.train),
+            min(rows.validation, experiment.max_eval_samples or rows.validation),
+            min(rows.test, experiment.max_eval_samples or rows.test),
+        )
+    plain = {name: one.value for name, one in resolved.items()}
+    return DryRun(
+        title=f"{corpus}, {training.loss}, {experiment.size}: nothing is loaded or trained",
+        study={name: resolved[name] for name in shown},
+        others={name: resolved[name] for name in sorted(resolved) if name not in shown},
+        rows=rows,
+        steps=None if rows is None else _steps(rows.train, training),
+        hours=None if rows is None else settings_cost(plain, kind, rows).hours,
+    )
+
+
+def _values(experiment: ExperimentArguments, training: ContrastiveTrainingArguments, known: bool) -> dict[str, Any]:
+    """Every setting by name, mappings by their parts, and what is no argument but stands in the paper."""
+    values = {**training.to_dict(), **vars(experiment)}
+    values = {name: value for name, value in values.items() if "token" not in name}
+    kwargs = dict(values.pop("loss_kwargs") or {})
+    options = dict(values.pop("corpus_options") or {})
+    for part in training.loss.split("+"):
+        names = hyperparameters(part.strip())
+        loss = build_loss(part.strip(), **{name: kwargs[name] for name in names if name in kwargs})
+        values |= {name: getattr(loss, name) for name in names if name in LOSS_NUMBERS}
+    if known:
+        values |= {**default_options(str(experiment.corpus), experiment.size), **options}
+    values["backbone"] = experiment.backbone
+    values["mixed_precision"] = training.mixed_precision
+    values["projection_dim"] = MLCLConfig.projection_dim
+    values["linear_heads"] = linear_config(experiment, training.seed).heads
+    return values
+
+
+def _with_parts(
+    recipe: Recipe,
+    experiment: ExperimentArguments,
+    training: ContrastiveTrainingArguments,
+    given: dict[str, Origin],
+) -> dict[str, Origin]:
+    """What the user said, parts of mappings by their own names too."""
+    stated = recipe.for_loss(training.loss, experiment.size)
+    for name, chosen in (("loss_kwargs", training.loss_kwargs), ("corpus_options", experiment.corpus_options)):
+        if name in given and isinstance(chosen, dict):
+            by_recipe = stated.get(name, {})
+            given |= {part: given[name] for part in chosen if chosen[part] != by_recipe.get(part)}
+    for name in ("bf16", "fp16"):
+        if name in given:
+            given["mixed_precision"] = given[name]
+    return given
+
+
+def _origin(name: str, value: Any, study: Mapping[str, Origin], recipe: Recipe, settings: Mapping[str, Any]) -> Origin:
+    if name == "mixed_precision":
+        if "ACCELERATE_MIXED_PRECISION" in os.environ and value == os.environ["ACCELERATE_MIXED_PRECISION"]:
+            return Origin(LAUNCHER)
+        note = {"bf16": "the paper: 16 bits, fp16 in the authors' code", "no": "for want of a GPU; the paper: 16 bits"}
+        return Origin(PAPER) if value == "fp16" else Origin(OURS, note.get(str(value), ""))
+    if name == "per_device_train_batch_size" and recipe.for_loss(recipe.loss).get("global_batch_size"):
+        return Origin(study["global_batch_size"].who, "a device's share of global_batch_size")
+    if name == "global_batch_size" and "per_device_train_batch_size" in settings:
+        return Origin(study[name].who, "not used: per_device_train_batch_size goes before it")
+    if name in study:
+        return study[name]
+    theirs = TrainingArguments.__dataclass_fields__.get(name)
+    ours = ContrastiveTrainingArguments.__dataclass_fields__.get(name)
+    in_recipe = any(name in part for part in (recipe.settings, recipe.contrastive, recipe.logit))
+    is_theirs = theirs is not None and ours is not None and ours.default == theirs.default and not in_recipe
+    return Origin(LIBRARY if is_theirs and name not in ("output_dir", "save_strategy") else OURS)
+
+
+def _tried(grid: Sequence[Mapping[str, Any]]) -> dict[str, tuple[Any, ...]]:
+    """All values of each setting that the study tried several of."""
+    points = [{**point, **point.get("loss_kwargs", {})} for point in grid]
+    values = {name: tuple(dict.fromkeys(_hashable(point[name]) for point in points)) for name in points[0]}
+    return {name: several for name, several in values.items() if len(several) > 1 and name != "loss_kwargs"}
+
+
+def _hashable(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else str(value) if isinstance(value, dict) else value
+
+
+def _without_effect(
+    experiment: ExperimentArguments, training: ContrastiveTrainingArguments, kind: Literal["text", "image"]
+) -> set[str]:
+    """Settings of the study that mean nothing for this kind of data and loss."""
+    nothing = {"image_size", "augmented_passes"} if kind == "text" else {"max_length", "pooling", "clean_text"}
+    kinds = loss_kinds(training.loss)
+    if not evaluates_linearly(experiment, training.loss):
+        nothing |= {name for name in ANY if name.startswith("linear_")} | {"augmented_passes"}
+    if "contrastive" not in kinds:
+        nothing |= {"temperature", "projection_dim", "projection_bias"}
+    if "logit" not in kinds:
+        nothing |= {"classifier_dropout", "eval_strategy", "metric_for_best_model"}
+    return nothing
+
+
+def _steps(rows: int, training: ContrastiveTrainingArguments) -> int:
+    if training.max_steps > 0:
+        return int(training.max_steps)
+    batch = training.train_batch_size * training.world_size
+    batches = rows // batch if training.drop_last_train_batch else math.ceil(rows / batch)
+    updates = max(1, math.ceil(batches / training.gradient_accumulation_steps))
+    steps: int = math.ceil(training.num_train_epochs * updates)
+    return steps
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_shown, value)) + "]"
+    return str(value)

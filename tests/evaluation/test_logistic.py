@@ -36,7 +36,7 @@ def test_heads_shrink_towards_their_prior_as_an_offset_of_the_logits_says(data):
     """With w = w0 + v the penalty is on v, and X w0 is an offset: minimised here by scipy, with no code of ours."""
     x, y = data
     prior = torch.randn(y.shape[1], x.shape[1], generator=torch.Generator().manual_seed(1), dtype=x.dtype)
-    heads = fit_logistic([x], y, (0.1,), torch.device("cpu"), prior=prior)
+    heads = fit_logistic([x], y, (0.1,), torch.device("cpu"), priors=prior[None])
     for label in range(y.shape[1]):
         sign, offset = np.where(y[:, label], 1.0, -1.0), (x @ prior[label]).numpy()
 
@@ -54,7 +54,7 @@ def test_a_prior_is_kept_where_the_rows_say_nothing(data):
     x = torch.cat([x, torch.zeros(len(x), 1, dtype=x.dtype)], dim=1)  # a feature that never moves
     prior = torch.zeros(y.shape[1], x.shape[1])
     prior[:, -1] = 3.0
-    heads = fit_logistic([x], y, (0.1,), torch.device("cpu"), prior=prior)
+    heads = fit_logistic([x], y, (0.1,), torch.device("cpu"), priors=prior[None])
     np.testing.assert_allclose(heads.weight[0, 0, :, -1], 3.0, atol=1e-6)
 
 

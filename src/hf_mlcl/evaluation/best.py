@@ -32,6 +32,9 @@ from hf_mlcl.evaluation.temperature import fit_temperature
 STRENGTHS = tuple(10.0**exponent for exponent in np.arange(-3.0, 1.01, 0.5).tolist())
 """Weight decays that are tried, for features of variance 1 and the mean loss of a row."""
 FOLDS = 5
+CHOOSING_ROWS = 5000
+CHOOSING_LABELS = 100
+"""Rows and labels that strength and prior are chosen on, at most."""
 NEWTON_STEPS = 25
 
 
@@ -45,7 +48,8 @@ class BestHeads:
         weight_decay: The strength, for standardised features.
         prior: Name of the prior that was chosen, ``"zero"`` for none.
         loss: Log loss per row and label of unseen rows, for each prior a number per strength.
-        unseen_probabilities: Of the training rows by heads that did not see them, where cross-validation was used.
+        unseen_probabilities: Of the training rows by heads that did not see them, where cross-validation was used and
+            took all rows and labels.
     """
 
     weight: Tensor
@@ -93,6 +97,8 @@ def fit_best_heads(
         ('names', torch.Size([8, 16]))
     """
     passes = [features] if isinstance(features, Tensor) else list(features)
+    if len(labels) < 2:
+        raise ValueError(f"features has {len(labels)} rows: heads need at least 2, one to fit and one to judge.")
     place = torch.device(device)
     mean = torch.stack([x.float().mean(0) for x in passes]).mean(0)
     scale = torch.stack([(x.float() - mean).square().mean(0) for x in passes]).mean(0).sqrt()
@@ -103,52 +109,54 @@ def fit_best_heads(
         return (x.float() - mean) / scale
 
     passes = [standard(x) for x in passes]
-    directions: dict[str, Tensor | None] = {"zero": None}
-    directions |= {name: _contrast(standard(given)) for name, given in (priors or {}).items()}
+    names = ["zero", *(priors or {})]
+    directions = torch.stack(
+        [torch.zeros(labels.shape[1], len(mean)), *map(_contrast, map(standard, (priors or {}).values()))]
+    )
 
-    def fit(rows: Tensor, strengths: Sequence[float], direction: Tensor | None, tolerance: float = 1e-5) -> GridHeads:
-        x, y = [part[rows] for part in passes], labels[rows]
-        start = None if direction is None else _reach(x[0] @ direction.T, y) * direction
-        return fit_logistic(x, y, strengths, place, tolerance=tolerance, prior=start)
+    def fit(rows: Tensor, some: Tensor, strengths: Sequence[float], among: Tensor, tolerance: float) -> GridHeads:
+        x, y = [part[rows] for part in passes], labels[rows][:, some]
+        starts = torch.stack([_reach(x[0] @ one.T, y) * one for one in among[:, some]])
+        return fit_logistic(x, y, strengths, place, tolerance=tolerance, priors=starts)
 
-    everything = torch.arange(len(labels))
-    losses: dict[str, list[float]] = {}
-    unseen: dict[str, Tensor] = {}
-    for name, direction in directions.items():
-        if validation is not None:
-            logits = _logits(fit(everything, weight_decays, direction), standard(validation[0]))
-            losses[name] = _log_loss(logits, validation[1])
-            continue
-        logits = torch.empty(len(labels), len(weight_decays), labels.shape[1])
-        for held_out in _folds(len(labels), folds, seed):
-            kept = torch.ones(len(labels), dtype=torch.bool)
-            kept[held_out] = False
-            logits[held_out] = _logits(fit(everything[kept], weight_decays, direction), passes[0][held_out])
-        losses[name], unseen[name] = _log_loss(logits, labels), logits
-    prior = min(losses, key=lambda name: min(losses[name]))
-    best = int(np.argmin(losses[prior]))
-    heads = fit(everything, [weight_decays[best]], directions[prior], tolerance=1e-8)
-    weight, bias = heads.weight[0, 0] / scale, heads.bias[0, 0]
-    bias = bias - weight @ mean
+    # One strength for all: some of the rows and of the labels, frequent and rare ones, can tell which.
+    rows = torch.arange(len(labels))[:: -(-len(labels) // CHOOSING_ROWS)]
+    every = torch.arange(labels.shape[1])
+    some = labels.sum(0).argsort(descending=True, stable=True)[:: -(-len(every) // CHOOSING_LABELS)].sort().values
+    truth = labels[rows][:, some] if validation is None else validation[1][:, some]
+    logits = torch.empty(len(truth), len(names) * len(weight_decays), len(some))
     if validation is not None:
-        logits = torch.addmm(bias, validation[0].float(), weight.T)
-        honest = fit_temperature(validation[1].numpy(), logits.sigmoid().numpy()).value
+        logits = _logits(fit(rows, some, weight_decays, directions, 1e-4), standard(validation[0]))
+    for held_out in _folds(len(rows), folds, seed) if validation is None else ():
+        kept = torch.ones(len(rows), dtype=torch.bool)
+        kept[held_out] = False
+        heads = fit(rows[kept], some, weight_decays, directions, 1e-4)
+        logits[held_out] = _logits(heads, passes[0][rows[held_out]])
+    losses = np.reshape([_log_loss(logits[:, point], truth) for point in range(logits.shape[1])], (len(names), -1))
+    prior, best = np.unravel_index(int(np.nanargmin(losses)), losses.shape)
+    heads = fit(torch.arange(len(labels)), every, [weight_decays[best]], directions[prior : prior + 1], 1e-8)
+    weight = heads.weight[0, 0].cpu() / scale
+    bias = heads.bias[0, 0].cpu() - weight @ mean
+    if validation is not None:
+        judged = torch.addmm(bias, validation[0].float(), weight.T)
+        honest = fit_temperature(validation[1].numpy(), judged.sigmoid().numpy()).value
         weight, bias = weight / honest, bias / honest
-    probabilities: Any = unseen[prior][:, best].sigmoid().numpy() if prior in unseen else None
-    return BestHeads(weight, bias, float(weight_decays[best]), prior, losses, probabilities)
+    unseen: Any = None
+    if validation is None and len(rows) == len(labels) and len(some) == len(every):
+        unseen = logits[:, prior * len(weight_decays) + best].sigmoid().numpy()
+    loss = {name: each.tolist() for name, each in zip(names, losses, strict=True)}
+    return BestHeads(weight, bias, float(weight_decays[best]), names[prior], loss, unseen)
 
 
 def _logits(heads: GridHeads, x: Tensor) -> Tensor:
-    """Logits (rows, strengths, labels)."""
+    """Logits (rows, grid points, labels)."""
     flat = torch.addmm(heads.bias.flatten(), x.to(heads.weight), heads.weight.flatten(0, 2).T)
     return flat.view(len(x), heads.bias.shape[0], heads.bias.shape[2]).cpu()
 
 
-def _log_loss(logits: Tensor, labels: Tensor) -> list[float]:
-    """Mean over rows and labels, for each strength."""
-    y = labels.unsqueeze(1).expand_as(logits).to(logits)
-    each: list[float] = F.binary_cross_entropy_with_logits(logits, y, reduction="none").mean((0, 2)).tolist()
-    return each
+def _log_loss(logits: Tensor, labels: Tensor) -> float:
+    """Mean over rows and labels."""
+    return float(F.binary_cross_entropy_with_logits(logits, labels.to(logits)))
 
 
 def _contrast(directions: Tensor) -> Tensor:

@@ -41,9 +41,9 @@ def fit_logistic(
     progress: bool = False,
     tolerance: float = 1e-8,
     max_iterations: int = 1000,
-    prior: Tensor | None = None,
+    priors: Tensor | None = None,
 ) -> GridHeads:
-    """The optimal heads: one grid point per weight decay, one head each.
+    """The optimal heads: one grid point per prior and weight decay (which run fastest), one head each.
 
     Args:
         passes: Training features; several augmented passes count as so many more rows.
@@ -53,7 +53,7 @@ def fit_logistic(
         progress: Whether to show a progress bar.
         tolerance: A column ends when no entry of its gradient is larger.
         max_iterations: At which a column ends anyway.
-        prior: Weights (labels, features) that the heads shrink towards; zero if not given.
+        priors: Weights (priors, labels, features) that the heads shrink towards, each in turn; zero if not given.
 
     Examples:
         >>> x, y = torch.tensor([[0.0], [1.0], [2.0], [3.0]]), torch.tensor([[0], [0], [1], [1]]).bool()
@@ -67,21 +67,24 @@ def fit_logistic(
     mean, basis, variance = _principal_components(X)
     X = (X - mean) @ basis
     width = labels.shape[1]
-    decay = torch.tensor(list(weight_decays), dtype=kind, device=device).repeat_interleave(width)
-    label = torch.arange(width, device=device).repeat(len(weight_decays))
-    whole_start = X.new_zeros(width, len(mean)) if prior is None else prior.to(device, kind)
-    start = whole_start @ basis
+    whole = X.new_zeros(1, width, len(mean)) if priors is None else priors.to(device, kind)
+    decay = torch.tensor(list(weight_decays), dtype=kind, device=device).repeat_interleave(width).repeat(len(whole))
+    label = torch.arange(width, device=device).repeat(len(whole) * len(weight_decays))
+    point = torch.arange(len(whole), device=device).repeat_interleave(width * len(weight_decays))
+    start = whole @ basis
     theta = torch.zeros(len(decay), X.shape[1] + 1, dtype=kind, device=device)  # the last entry is the bias
     step = max(TILE_CELLS // len(X), 1)
     for first in tqdm(range(0, len(decay), step), desc="Logistic regression", unit="tile", disable=not progress):
         tile = slice(first, first + step)
         theta[tile] = _minimise(
-            X, Y[:, label[tile]], decay[tile], start[label[tile]], variance, tolerance, max_iterations
+            X, Y[:, label[tile]], decay[tile], start[point[tile], label[tile]], variance, tolerance, max_iterations
         )
     # What the prior says of directions in which the rows do not differ is kept as it is.
-    weight = theta[:, :-1] @ basis.T + (whole_start - start @ basis.T)[label]
+    weight = theta[:, :-1] @ basis.T
+    if priors is not None:
+        weight += (whole - start @ basis.T)[point, label]
     bias = theta[:, -1] - weight @ mean
-    shape = (len(weight_decays), 1, width)
+    shape = (len(whole) * len(weight_decays), 1, width)
     return GridHeads(weight.float().view(*shape, -1).contiguous(), bias.float().view(shape).contiguous())
 
 

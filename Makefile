@@ -36,7 +36,7 @@ test-numerics: $(INSTALLED) ## Run the numerical tests as other processors and o
 	ATEN_CPU_CAPABILITY=default $(PYTEST) $(NUMERICAL)
 	MKL_ENABLE_INSTRUCTIONS=SSE4_2 $(PYTEST) $(NUMERICAL)
 	OMP_NUM_THREADS=1 $(PYTEST) $(NUMERICAL)
-	OMP_NUM_THREADS=2 $(PYTEST) $(NUMERICAL)
+	OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive $(PYTEST) --maxprocesses 1 $(NUMERICAL)
 
 lint: $(INSTALLED) ## Check style (ruff) and types (mypy)
 	$(BIN)/ruff check .

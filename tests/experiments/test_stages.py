@@ -10,6 +10,7 @@ from hf_mlcl import ContrastiveMultiLabelTrainer, ContrastiveTrainingArguments, 
 from hf_mlcl.experiments.prediction import Predictor
 from hf_mlcl.experiments.running import run_experiment
 from hf_mlcl.experiments.stages import Stages, ranking_score, step_seconds
+from hf_mlcl.experiments.verdict import side_by_side
 from training.tiny import image_model, image_rows
 
 
@@ -94,6 +95,34 @@ def test_heads_of_a_look_at_some_rows_are_fitted_to_all_in_the_end(tmp_path):
     assert stages.restore_best().rows == 80
 
 
+def test_the_best_stage_comes_back_with_all_of_its_weights(tmp_path):
+    trained = trainer(tmp_path, loss="reg+zlpr", max_steps=12)
+    stages = Stages(trained, rows(80), rows(60, seed=1))
+    states = {}
+    stages.on_better = lambda stage: states.update(
+        {stage.step: {name: value.clone() for name, value in trained.model.state_dict().items()}}
+    )
+    stages.begin("means")
+    trained.add_callback(stages.callback(12))
+    trained.train()
+    best = stages.restore_best()
+    if best.step:  # at stage 0, classifier and prototypes are set after it was scored
+        torch.testing.assert_close(dict(trained.model.state_dict()), states[best.step])
+
+
+def test_a_training_that_goes_on_knows_the_best_stage_before_the_interruption(tmp_path):
+    stages = Stages(trainer(tmp_path / "a"), rows(80), rows(60, seed=1))
+    stages.begin("means")
+    stages.save(tmp_path / "best.pt")
+    again = Stages(trainer(tmp_path / "b"), rows(80), rows(60, seed=1))
+    assert again.load(tmp_path / "best.pt")
+    assert again.best.score == stages.best.score
+    assert again.best.thresholds == stages.best.thresholds
+    torch.testing.assert_close(again._weights, stages._weights)
+    (tmp_path / "best.pt").write_bytes((tmp_path / "best.pt").read_bytes()[:1000])
+    assert not Stages(trainer(tmp_path / "c"), rows(80), rows(60, seed=1)).load(tmp_path / "best.pt")
+
+
 def test_measuring_the_pace_leaves_everything_as_it_was(tmp_path):
     model = image_model()
     args = ContrastiveTrainingArguments(
@@ -144,6 +173,34 @@ def test_an_experiment_tells_the_frozen_encoder_beside_the_trained_one(tmp_path)
     assert len(predicted.thresholds) == len(predicted.label_names)
 
 
+def test_a_training_that_diverges_leaves_the_best_before(tmp_path, capsys):
+    result = run_experiment(
+        *build(tmp_path / "run", protocol="best", learning_rate=1e30, max_grad_norm=0.0, max_steps=12)
+    )
+    assert "is kept" in capsys.readouterr().out
+    assert np.isfinite(result.metrics["test_mAP"])
+    assert result.metrics["validation_mAP"] >= result.metrics["frozen_validation_mAP"] - 1e-6
+
+
+def test_a_later_training_in_the_folder_leaves_nothing_of_the_earlier_one_when_it_is_killed(tmp_path, monkeypatch):
+    run_experiment(*build(tmp_path / "run", protocol="best", seed=1), quiet=True)
+    monkeypatch.setattr(ContrastiveMultiLabelTrainer, "train", lambda *args, **kwargs: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        run_experiment(*build(tmp_path / "run", protocol="best", seed=2), quiet=True)
+    assert not (tmp_path / "run" / "metrics.json").exists()
+    assert not (tmp_path / "run" / "encoder").exists()
+    assert Predictor(tmp_path / "run").probabilities(["w1 w2"]).shape[0] == 1
+
+
+@pytest.mark.parametrize(("most", "minutes"), [(3, 60.0), (1, 60.0)])
+def test_the_steps_of_a_user_are_not_exceeded_by_a_time(tmp_path, most, minutes, monkeypatch):
+    planned = []
+    monkeypatch.setattr(Stages, "callback", lambda self, steps: planned.append(steps) or 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        run_experiment(*build(tmp_path / "run", protocol="best", max_steps=most, minutes=minutes), quiet=True)
+    assert planned == [most]
+
+
 def test_no_time_for_training_leaves_the_frozen_classifier(tmp_path, capsys):
     result = run_experiment(*build(tmp_path / "run", protocol="best", minutes=0.001))
     assert "no time for fine-tuning" in capsys.readouterr().out
@@ -152,5 +209,26 @@ def test_no_time_for_training_leaves_the_frozen_classifier(tmp_path, capsys):
 
 @pytest.mark.parametrize("setting", [{"minutes": 3.0}, {"prototype_init": "names"}, {"label_templates": ["{}"]}])
 def test_settings_of_one_protocol_are_refused_by_the_other(tmp_path, setting):
-    with pytest.raises(ValueError, match=f"{next(iter(setting))} belongs to protocol='best'"):
+    with pytest.raises(ValueError, match=f"{next(iter(setting))} means nothing with protocol='study'"):
         build(tmp_path, **setting)
+
+
+@pytest.mark.parametrize("setting", [{"linear_epochs": 7}, {"evaluation": "direct"}, {"augmented_passes": 3}])
+def test_settings_of_the_study_are_refused_by_the_other_protocol(tmp_path, setting):
+    with pytest.raises(ValueError, match=f"{next(iter(setting))} means nothing with protocol='best'"):
+        build(tmp_path, protocol="best", **setting)
+
+
+def test_a_time_and_a_number_of_epochs_are_one_too_many(tmp_path):
+    with pytest.raises(ValueError, match="Give one of them"):
+        build(tmp_path, protocol="best", minutes=3.0, num_train_epochs=2.0)
+
+
+def test_intervals_hold_their_score_also_with_labels_that_few_rows_carry():
+    truth = np.eye(50, dtype=bool)[np.arange(200) % 50]
+    perfect = np.where(truth, 0.9, 0.1).astype(np.float32)
+    table = side_by_side(truth, {"frozen": 1 - perfect, "trained": perfect}, {"frozen": 0.5, "trained": 0.5}, [4] * 50)
+    for metrics in table.values():
+        for value, low, high in metrics.values():
+            assert low - 1e-9 <= value <= high + 1e-9
+    assert table["trained"]["macro_f1"] == [1.0, 1.0, 1.0]

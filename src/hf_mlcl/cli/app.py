@@ -194,8 +194,8 @@ def train(
     Splits that are missing are cut off by iterative stratification, so that every label keeps its share. Epochs, batch
     and learning rate follow from the size of the data.
 
-    The output folder holds encoder/, classifier/, metrics.json and checkpoints;
-    --resume_from_checkpoint last goes on after an interruption.
+    The output folder holds encoder/, classifier/, backbone/ and metrics.json. After an interruption the same command
+    goes on; the best classifier so far is there at any time.
     """
     from hf_mlcl.cli.train import run
 

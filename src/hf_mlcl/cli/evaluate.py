@@ -130,14 +130,15 @@ def _own_rows(data: str, split: str | None, columns: Mapping[str, Any], model: s
     """
     from hf_mlcl.data.errors import CorpusFormatError
     from hf_mlcl.data.own import cut_missing_splits, data_fingerprint, read_own_data
-    from hf_mlcl.experiments.running import DATA_FINGERPRINT
+    from hf_mlcl.experiments.running import DATA_FINGERPRINT, DATA_SOURCE
 
     trained = _settings_of_training(model)
     as_trained: dict[str, Any] = {
         name: trained.get(name) if value is None else value for name, value in columns.items()
     }
     # The rows that training held out belong to the data, where they are the same.
-    test_file = trained.get("test_file") if _same_place(data, trained.get("corpus")) else None
+    same = trained.get(DATA_SOURCE) == str(Path(data).resolve())
+    test_file = trained.get("test_file") if same else None
     given = read_own_data(data, cut=False, test_file=test_file, **as_trained).splits
     if split == "all":
         return split, list(given.values())
@@ -159,14 +160,11 @@ def _own_rows(data: str, split: str | None, columns: Mapping[str, Any], model: s
     return "all", list(given.values())
 
 
-def _same_place(data: str, corpus: Any) -> bool:
-    return isinstance(corpus, str) and Path(data).resolve() == Path(corpus).resolve()
-
-
 def _settings_of_training(model: str) -> dict[str, Any]:
     """The settings of the experiment that a classifier came from, where its folder tells them."""
+    from hf_mlcl.experiments.decisions import METRICS_FILE
     from hf_mlcl.experiments.prediction import classifier_folder
-    from hf_mlcl.experiments.running import METRICS_FILE, ExperimentResult
+    from hf_mlcl.experiments.running import ExperimentResult
 
     folder = Path(classifier_folder(model)).parent
     if not (folder / METRICS_FILE).is_file():

@@ -56,6 +56,8 @@ def run(
         chosen = {**parse_settings(further), **settings}
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
+    if chosen.get("test_file") is not None:
+        chosen["test_file"] = str(Path(chosen["test_file"]).resolve())  # found again from anywhere
     quiet_libraries()
     if not sys.stderr.isatty():
         chosen.setdefault("disable_tqdm", True)  # plain lines in a log

@@ -146,6 +146,8 @@ def read_own_data(
     """
     tables = read_tables(os.fspath(source))
     if test_file is not None:
+        if not os.path.isfile(test_file):
+            raise CorpusFileError(f"test_file={os.fspath(test_file)!r} is not a file. Give a table with the test rows.")
         if "test" in tables:
             raise CorpusFormatError(f"{os.fspath(source)} has a test split of its own; leave out test_file.")
         tables["test"] = read_tables(os.fspath(test_file))["train"]

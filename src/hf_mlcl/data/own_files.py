@@ -158,7 +158,7 @@ def _quiet_datasets() -> Iterator[None]:
 def _read_folder(folder: Path) -> dict[str, Table]:
     tables = {}
     for path in sorted(folder.iterdir()):
-        split = _split_name(path.name.split(".")[0])
+        split = _split_of_file(path.name.split(".")[0])
         if path.is_file() and split and READERS.get(path.suffixes[0].lower() if path.suffixes else ""):
             if split in tables:
                 raise CorpusFormatError(f"{folder} has two files for {split}, one of them {path.name}. Keep one.")
@@ -192,9 +192,13 @@ def _read_metadata(folder: Path) -> dict[str, Table]:
 
 
 def _split_name(word: str) -> str | None:
-    """The split that a file or folder is named after: ``train``, ``reviews_train``, ``train-2024``."""
-    parts = re.split(r"[^a-z]+", word.lower())
-    found = {split for split, names in SPLIT_NAMES.items() if {parts[0], parts[-1]} & set(names)}
+    return next((split for split, names in SPLIT_NAMES.items() if word.lower() in names), None)
+
+
+def _split_of_file(stem: str) -> str | None:
+    """The split that a file is named after: ``train``, ``reviews_train``, ``train-2024``."""
+    parts = [word for word in re.split(r"[^a-z]+", stem.lower()) if word]
+    found = {split for word in (parts[:1] + parts[-1:]) if (split := _split_name(word))}
     return found.pop() if len(found) == 1 else None
 
 

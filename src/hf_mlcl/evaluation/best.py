@@ -133,7 +133,7 @@ def fit_best_heads(
         heads = fit(rows[kept], some, weight_decays, directions, 1e-4)
         logits[held_out] = _logits(heads, passes[0][rows[held_out]])
     losses = np.reshape([_log_loss(logits[:, point], truth) for point in range(logits.shape[1])], (len(names), -1))
-    prior, best = np.unravel_index(int(np.nanargmin(losses)), losses.shape)
+    prior, best = divmod(int(np.nanargmin(losses)), len(weight_decays))
     heads = fit(torch.arange(len(labels)), every, [weight_decays[best]], directions[prior : prior + 1], 1e-8)
     weight = heads.weight[0, 0].cpu() / scale
     bias = heads.bias[0, 0].cpu() - weight @ mean

@@ -24,6 +24,13 @@ def readable(name: str) -> str:
     return " ".join(words) or name
 
 
+def check_templates(templates: Sequence[str]) -> None:
+    """Raise unless each template has one place for a name."""
+    for template in templates:
+        if template.count("{}") != 1:
+            raise ValueError(f"A label template must have one {{}} where the label's name goes; got {template!r}.")
+
+
 def name_priors(
     label_names: Sequence[str], encode: Callable[[list[str]], Tensor], templates: Sequence[str] = TEMPLATES
 ) -> dict[str, Tensor]:
@@ -42,9 +49,7 @@ def name_priors(
                 [11.]]), 'It is {}.': tensor([[10.],
                 [18.]])}
     """
-    wrong = [template for template in templates if template.count("{}") != 1]
-    if wrong:
-        raise ValueError(f"A template must have one {{}} where the label's name goes; got {wrong[0]!r}.")
+    check_templates(templates)
     names = [readable(name) for name in label_names]
-    encoded = encode([template.format(name) for template in templates for name in names])
+    encoded = encode([template.replace("{}", name) for template in templates for name in names])
     return dict(zip(templates, torch.split(encoded, len(names)), strict=True))

@@ -149,6 +149,8 @@ def linear_evaluate(
     elif test_features is not None or test_labels is not None:
         raise ValueError("`test_features` and `test_labels` belong together: give both, or neither.")
 
+    if priors and config.protocol == "study":
+        raise ValueError("`priors` are for protocol='best'; the study's heads start at random.")
     curves: dict[str, npt.NDArray[np.float64]] = {}
     grid: Sequence[tuple[float | None, float]]
     if config.protocol == "best":

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from hf_mlcl.evaluation.label_names import TEMPLATES, name_priors
 from hf_mlcl.experiments.arguments import ExperimentArguments
+from hf_mlcl.experiments.decisions import DECISIONS_FILE, METRICS_FILE
 from hf_mlcl.experiments.evaluating import Array, Evaluated, evaluate_stages, stage_classifier
 from hf_mlcl.experiments.inputs import Inputs
 from hf_mlcl.experiments.output_folder import OutputFolder
@@ -20,6 +21,7 @@ from hf_mlcl.experiments.stages import LOOK_ROWS, LOOKS, Stage, Stages, step_sec
 from hf_mlcl.experiments.verdict import advice, choices, side_by_side
 from hf_mlcl.inference import Encoder
 from hf_mlcl.training import ContrastiveMultiLabelTrainer
+from hf_mlcl.training.divergence import TrainingDivergedError
 
 logger = logging.getLogger(__name__)
 
@@ -67,6 +69,15 @@ class Anytime:
             self._publish,
             None if experiment.single_label or objective == "half" else objective,
         )
+        if trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled:
+            raise ValueError("protocol='best' needs the whole model in each process; use protocol='study' with FSDP.")
+        if inputs.kind != "text" and experiment.label_templates:
+            raise ValueError("label_templates are for texts: this encoder does not read label names. Leave them out.")
+        self.kept = output.hidden / "best.pt"
+        if resumed:
+            loaded = torch.tensor([self.stages.load(self.kept)], device=trainer.args.device)
+            if not bool(trainer.accelerator.gather(loaded.long()).all()):  # another machine's disk: all or none
+                self.stages.best = None
         self.frozen: tuple[Stage, Array] | None = None
         self.encoding_seconds: dict[str, float] = {}
 
@@ -100,6 +111,9 @@ class Anytime:
         self.trainer.add_callback(self.stages.callback(steps))
         try:
             outcome = self.trainer.train(resume_from_checkpoint=checkpoint)
+        except TrainingDivergedError as error:
+            self.tell(f"{error} The best before that is kept.")
+            return {}
         except KeyboardInterrupt:
             if self.trainer.args.world_size > 1:  # the others do not know of it
                 raise
@@ -128,7 +142,7 @@ class Anytime:
     def _plan(self) -> int:
         """Training steps: the usual number, or what fits into the time."""
         args, minutes = self.trainer.args, self.experiment.minutes
-        batches = len(self.trainer.get_train_dataloader()) / args.gradient_accumulation_steps
+        batches = math.ceil(len(self.trainer.get_train_dataloader()) / args.gradient_accumulation_steps)
         usual: int = args.max_steps if args.max_steps > 0 else math.ceil(args.num_train_epochs * batches)
         pace = step_seconds(self.trainer) * OPTIMIZER * args.gradient_accumulation_steps
         rows, validation = len(self.inputs.data["train"]), len(self.inputs.data["validation"])
@@ -137,14 +151,15 @@ class Anytime:
         afterwards = LOOKS * small_look + (look if rows > LOOK_ROWS else 0) + self.encoding_seconds["test"] + SAVING
         if minutes is None:
             estimate = (usual * pace + afterwards) / 60
-            self.tell(f"Fine-tuning takes about {max(estimate, 0.5):.0f} minutes more; --minutes sets another time.")
+            self.tell(f"Fine-tuning takes about {math.ceil(estimate)} minutes more; --minutes sets another time.")
             return usual
         left = 60 * minutes - (time.perf_counter() - self.start) - afterwards
-        steps = int(min(left / pace, LONGEST * usual))
+        most = usual if args.max_steps > 0 else LONGEST * usual
+        steps = int(min(left / pace, most))
         if self.trainer.args.world_size > 1:  # clocks differ: one decides for all
             told = torch.tensor([steps], device=args.device)
             steps = int(self.trainer.accelerator.gather(told)[0])
-        if steps < FEWEST_STEPS:
+        if steps < min(FEWEST_STEPS, usual):
             return 0
         self.tell(f"Fine-tuning for {steps} steps at {pace:.2f} s, to end {minutes:g} minutes after the start.")
         return steps
@@ -164,8 +179,12 @@ class Anytime:
             return
         if stage.step > 0:
             self.tell(f"Step {stage.step}: ranking score {stage.score:.3f} on validation, the best so far.")
-        elif self.resumed:
-            return
+        elif not self.resumed:  # what an earlier training left does not belong to this classifier
+            for name in ("encoder", "backbone"):
+                self.output.remove(name)
+            for name in (METRICS_FILE, DECISIONS_FILE):
+                (self.output.path / name).unlink(missing_ok=True)
+        self.stages.save(self.kept)
         classifier = stage_classifier(self.trainer, self.inputs, self.experiment, stage)
         with self.output.staging("classifier") as folder:
             classifier.save_pretrained(folder)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from hf_mlcl.evaluation.label_names import check_templates
+
 SMALL_BACKBONE = "small"
 """Name of the backbone that is built here and trained from nothing: no download, and minutes on a CPU."""
 
@@ -165,6 +167,7 @@ class ExperimentArguments:
                 raise ValueError(f"{name} belongs to protocol='best'; the study's protocol has no such setting.")
         if self.minutes is not None and not self.minutes > 0:
             raise ValueError(f"minutes must be above 0; got {self.minutes}.")
+        check_templates(self.label_templates or ())
         if not 0 <= self.classifier_dropout < 1:
             raise ValueError(f"classifier_dropout must be from 0 to below 1; got {self.classifier_dropout}.")
         for name, known in (

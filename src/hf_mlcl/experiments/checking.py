@@ -43,6 +43,8 @@ def check_experiment(experiment: ExperimentArguments, training: ContrastiveTrain
                 f"{experiment.corpus!r} is none of them. Leave them out."
             )
         corpus_options(experiment.corpus, experiment.size, experiment.corpus_options, training.seed)
+    if experiment.corpus in list_corpora() and experiment.test_file is not None:
+        raise ValueError(f"test_file is for data of one's own; the corpus {experiment.corpus!r} has its test split.")
     if experiment.evaluation == "direct" and "logit" not in loss_kinds(training.loss):
         raise ValueError(
             f"evaluation='direct' needs a loss on logits; {training.loss!r} trains no classifier. Join one "

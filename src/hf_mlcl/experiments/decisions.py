@@ -11,6 +11,7 @@ import numpy.typing as npt
 from hf_mlcl.files import whole_file
 
 DECISIONS_FILE = "test_decisions.npz"
+METRICS_FILE = "metrics.json"
 
 Flags = npt.NDArray[np.bool_]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from typing import Any
 
 import numpy as np
@@ -77,7 +78,8 @@ def own_recipe(data: OwnData, corpus: str, backbone: str | None = None) -> Recip
         few = min(batch, 32)
         logit = {"global_batch_size": few, "num_train_epochs": _epochs(rows, few, STEPS_FROM_NOTHING, 3, 40)}
         return Recipe(corpus, settings=settings, contrastive=contrastive, logit=logit)
-    batch = min(BATCH, max(rows, 1))
+    devices = int(os.environ.get("WORLD_SIZE", 0)) or max(torch.cuda.device_count(), 1)
+    batch = max(min(BATCH, rows) // devices, 1) * devices
     settings |= {
         "learning_rate": 1e-4,
         "head_learning_rate": 1e-3,

@@ -29,6 +29,15 @@ from hf_mlcl.training import ContrastiveTrainingArguments
 
 logger = logging.getLogger(__name__)
 
+OTHER_PROTOCOL = {
+    "study": ("minutes", "prototype_init", "label_templates"),
+    "best": (
+        *("evaluation", "augmented_passes", "load_best_model_at_end", "metric_for_best_model"),
+        *(f"linear_{name}" for name in ("learning_rates", "weight_decays", "batch_size", "optimizer", "epochs")),
+    ),
+}
+"""Settings that mean nothing with a protocol."""
+
 DRY_RUN = ("--dry-run", "--dry_run")
 
 
@@ -133,6 +142,7 @@ def build_experiment(
     for name in ("loss_kwargs", "corpus_options"):
         chosen[name] = {**recipe.for_loss(loss, size).get(name, {}), **_as_dict(name, settings.get(name))}
     chosen.setdefault("output_dir", f"outputs/{Path(str(corpus)).stem}{'-small' if size == 'small' else ''}-{loss}")
+    _fit_to_protocol(chosen, settings)
     _choose_precision(chosen)
     in_experiment = {field.name for field in dataclasses.fields(ExperimentArguments)}
     experiment = ExperimentArguments(**{name: value for name, value in chosen.items() if name in in_experiment})
@@ -258,6 +268,17 @@ def _as_dict(name: str, value: Any) -> dict[str, Any]:
     if not isinstance(value or {}, dict):
         raise ValueError(f"{name} must be a mapping such as '{example}'; got {value!r}.")
     return dict(value or {})
+
+
+def _fit_to_protocol(chosen: dict[str, Any], given: Mapping[str, Any]) -> None:
+    """Leave out what a recipe says for the other protocol; refuse it where the user says it."""
+    protocol = str(chosen.get("protocol", "study"))
+    for name in OTHER_PROTOCOL.get(protocol, ()):
+        if given.get(name) is not None:
+            raise ValueError(f"{name} means nothing with protocol={protocol!r}. Leave it out, or choose the other one.")
+        chosen.pop(name, None)
+    if given.get("minutes") is not None and given.get("num_train_epochs") is not None:
+        raise ValueError("minutes and num_train_epochs both say how long to train. Give one of them.")
 
 
 def _choose_precision(chosen: dict[str, Any]) -> None:

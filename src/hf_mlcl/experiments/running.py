@@ -26,7 +26,7 @@ from hf_mlcl.experiments.anytime import Anytime
 from hf_mlcl.experiments.arguments import ExperimentArguments
 from hf_mlcl.experiments.checking import check_experiment, check_push
 from hf_mlcl.experiments.checkpoints import StatisticsInCheckpoints, delete_checkpoints, starting_checkpoint
-from hf_mlcl.experiments.decisions import DECISIONS_FILE, save_decisions
+from hf_mlcl.experiments.decisions import DECISIONS_FILE, METRICS_FILE, save_decisions
 from hf_mlcl.experiments.evaluating import Evaluated, evaluate_study
 from hf_mlcl.experiments.inputs import Inputs, load_data, prepare_inputs
 from hf_mlcl.experiments.output_folder import OutputFolder
@@ -41,7 +41,8 @@ from hf_mlcl.versions import library_versions
 logger = logging.getLogger(__name__)
 
 MODEL_FOLDERS = ("encoder", "classifier", "backbone")
-METRICS_FILE = "metrics.json"
+DATA_SOURCE = "data_source"
+"""Among the settings in it: where data of one's own were read from."""
 DATA_FINGERPRINT = "data_fingerprint"
 """Among the settings in it: which data of one's own were trained on."""
 
@@ -180,7 +181,10 @@ def _run(
         data = load_data(experiment, training) if data is None else data
         _check_splits(data)
         is_own = experiment.corpus not in list_corpora()
-        known_data = {DATA_FINGERPRINT: data_fingerprint(data)} if is_own else {}
+        known_data = {}
+        if is_own:
+            source = str(Path(str(experiment.corpus)).resolve())
+            known_data = {DATA_FINGERPRINT: data_fingerprint(data), DATA_SOURCE: source}
         if checkpoint is not None and not training.resume_from_checkpoint:
             _check_same_data(before, known_data)
         inputs = prepare_inputs(data, experiment, training)
@@ -231,6 +235,7 @@ def _run(
         output.finish()
         if experiment.protocol == "best":  # the best is saved: nobody goes on from what came after it
             delete_checkpoints(output.path)
+            anytime.kept.unlink(missing_ok=True)
     return result
 
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -25,9 +26,11 @@ import torch
 from torch import Tensor
 from transformers import TrainerCallback
 
-from hf_mlcl.evaluation import BestHeads, ThresholdChoice, choose_thresholds, fit_best_heads
+from hf_mlcl.evaluation import BestHeads, ThresholdChoice, Thresholds, choose_thresholds, fit_best_heads
+from hf_mlcl.files import whole_file
 from hf_mlcl.metrics import average_precision, sigmoid
 from hf_mlcl.training import ContrastiveMultiLabelTrainer
+from hf_mlcl.training.divergence import TrainingDivergedError
 from hf_mlcl.training.rows import evenly
 
 Array = npt.NDArray[np.float32]
@@ -127,6 +130,7 @@ class Stages:
         """
         stage, (features, labels) = self._look(None)
         model = self.trainer.model
+        kept = self.best is stage
         with torch.no_grad():
             if model.classifier is not None:
                 model.classifier.weight.copy_(stage.heads.weight)
@@ -135,6 +139,8 @@ class Stages:
                 names = dict(self.priors()) if prototypes == "names" else {}
                 chosen = names.get(stage.heads.prior, next(iter(names.values()), _means(features, labels)))
                 model.prototypes.weight.copy_(model.projection(chosen.to(model.device, model.dtype)))
+        if kept:
+            self._weights = self._model_state()
         return stage
 
     def look(self, rows: int | None = None) -> Stage:
@@ -149,22 +155,29 @@ class Stages:
         trainer = self.trainer
         learned = trainer.features_and_labels(self.train if rows is None else evenly(self.train, rows))
         features, self.validation_labels = trainer.features_and_labels(self.validation)
+        if not (np.isfinite(learned[0]).all() and np.isfinite(features).all()):  # the same on every rank
+            raise TrainingDivergedError(f"The features are not finite at step {trainer.state.global_step}.")
         stage = self._fit(int(trainer.state.global_step), *learned, features)
         self.history.append((stage.step, stage.score))
         # Every rank has fitted the same heads but for rounding: the first decides for all.
         better = torch.tensor([self.best is None or stage.score > self.best.score], device=trainer.args.device)
         if bool(trainer.accelerator.gather(better.long())[0]):
-            self.best = stage
-            weights = trainer.model.backbone.state_dict()
-            self._weights = {name: tensor.detach().to("cpu", copy=True) for name, tensor in weights.items()}
+            weights = self._model_state()
+            self.best, self._weights = stage, weights  # together: an interruption must not come in between
             self.on_better(stage)
         return stage, learned
+
+    def _model_state(self) -> dict[str, Tensor]:
+        state = self.trainer.model.state_dict()
+        return {name: tensor.detach().to("cpu", copy=True) for name, tensor in state.items()}
 
     def _fit(self, step: int, features: Array, labels: Array, validation: Array) -> Stage:
         x, y = torch.from_numpy(features), torch.from_numpy(labels) > 0
         judges, truth = torch.from_numpy(validation), torch.from_numpy(self.validation_labels) > 0
         trained = None if step == 0 else (judges, truth)
-        heads = fit_best_heads(x, y, trained, priors=self.priors(), seed=self.trainer.args.seed)
+        heads = fit_best_heads(
+            x, y, trained, priors=self.priors(), seed=self.trainer.args.seed, device=self.trainer.args.device
+        )
         p: Array = sigmoid(heads.logits(judges).numpy()).astype(np.float32)
         thresholds = None
         if self.objective is not None:
@@ -180,14 +193,45 @@ class Stages:
         return _Looks(self, sorted({max(steps * number // LOOKS, 1) for number in range(1, LOOKS + 1)}))
 
     def restore_best(self) -> Stage:
-        """Give the model the backbone of the best stage, whose heads are fitted to all rows if they were not."""
+        """Give the model the weights of the best stage; its heads are fitted to all rows where that is better."""
         if self.best is None:
             raise RuntimeError("There is no stage yet: call begin() or look() first.")
-        self.trainer.model.backbone.load_state_dict(self._weights)
+        self.trainer.model.load_state_dict(self._weights)
         if self.best.rows < len(self.train):
             learned, held_out = (self.trainer.features_and_labels(rows) for rows in (self.train, self.validation))
-            self.best = self._fit(self.best.step, *learned, held_out[0])
+            refitted = self._fit(self.best.step, *learned, held_out[0])
+            self.best = max(refitted, self.best, key=lambda stage: stage.score)
         return self.best
+
+    def save(self, path: Path) -> None:
+        """Write the best stage and its weights, so that a training that goes on knows them."""
+        if self.best is None:
+            return
+        stage, chosen = self.best, self.best.thresholds
+        content = {
+            "stage": {"step": stage.step, "score": stage.score, "rows": stage.rows},
+            "heads": {name: getattr(stage.heads, name) for name in ("weight", "bias", "weight_decay", "prior", "loss")},
+            "thresholds": chosen and {**vars(chosen.thresholds), "kind": chosen.kind, "scores": chosen.scores},
+            "validation_probabilities": torch.from_numpy(stage.validation_probabilities),
+            "history": self.history,
+            "weights": self._weights,
+        }
+        with whole_file(path) as draft:
+            torch.save(content, draft)
+
+    def load(self, path: Path) -> bool:
+        """Take up what `save` wrote; False where there is nothing that can be read."""
+        try:
+            content = torch.load(path, map_location="cpu", weights_only=True)
+            told = dict(content["thresholds"] or {})
+            kind, scores = told.pop("kind", None), told.pop("scores", None)
+            thresholds = ThresholdChoice(Thresholds(**told), kind, scores) if told else None
+            found = {"heads": BestHeads(**content["heads"]), "thresholds": thresholds, **content["stage"]}
+            stage = Stage(validation_probabilities=content["validation_probabilities"].numpy(), **found)
+            self.best, self._weights, self.history = stage, content["weights"], list(content["history"])
+        except Exception:  # not there, damaged, or of another version: the training begins without it
+            return False
+        return True
 
 
 class _Looks(TrainerCallback):  # type: ignore[misc]
@@ -221,7 +265,9 @@ def step_seconds(trainer: ContrastiveMultiLabelTrainer) -> float:
         for batch in islice(trainer.get_train_dataloader(), PACE_STEPS):
             inputs = trainer._prepare_inputs(batch)
             start = time.perf_counter()
-            trainer.compute_loss(model, inputs).backward()
+            with trainer.accelerator.autocast():
+                loss = trainer.compute_loss(model, inputs)
+            loss.backward()
             if torch.cuda.is_available():
                 torch.cuda.synchronize()
             times.append(time.perf_counter() - start)

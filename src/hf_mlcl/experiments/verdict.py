@@ -9,11 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from hf_mlcl.experiments.stages import Stages
-from hf_mlcl.metrics import bootstrap_intervals, decide, decision_metrics, frequency_breakdown, mean_average_precision
+from hf_mlcl.metrics import LabelCounts, bootstrap_intervals, decide, frequency_groups, mean_average_precision
 
 FEW_ROWS = 30
 """Training rows below which more of them are the first thing to try for a label."""
 NAMED = 5
+CELLS = 50_000_000
+"""Test rows x labels x draws that intervals may take."""
+DRAWS, FEWEST_DRAWS = 200, 20
 
 
 def side_by_side(
@@ -41,29 +44,35 @@ def side_by_side(
     """
     decisions = {name: decide(p, thresholds[name]) for name, p in probabilities.items()}
     first, *_, last = probabilities
+    groups = {"macro_f1": np.arange(labels.shape[1])}
+    groups |= {f"{name}_f1": ids for name, ids in frequency_groups(np.asarray(train_rows)).items()}
 
     def scores(rows: npt.NDArray[np.int64]) -> dict[str, float]:
         truth = labels[rows]
+        carried = np.asarray(
+            truth.any(axis=0)
+        )  # a label that was not drawn says nothing: 0 would count against everybody
         found: dict[str, float] = {}
         for name, p in probabilities.items():
-            decided = decisions[name][rows]
-            counted = decision_metrics(truth, decided)
-            found |= {
-                f"{name} mAP": mean_average_precision(truth, p[rows], absent=float("nan")),
-                f"{name} micro_f1": counted["micro_f1"],
-                f"{name} macro_f1": counted["macro_f1"],
-                **{f"{name} {k}": v for k, v in frequency_breakdown(truth, decided, np.asarray(train_rows)).items()},
-            }
+            counts = LabelCounts.of(truth, decisions[name][rows])
+            found[f"{name} mAP"] = mean_average_precision(truth, p[rows], absent=float("nan"))
+            found[f"{name} micro_f1"] = float(counts.pooled().f1().item())
+            for group, ids in groups.items():
+                seen = ids[carried[ids]]
+                if len(seen):
+                    found[f"{name} {group}"] = float(counts.f1()[seen].mean())
         for metric in [key.removeprefix(f"{last} ") for key in found if key.startswith(f"{last} ")]:
             found[f"gain {metric}"] = found[f"{last} {metric}"] - found[f"{first} {metric}"]
         return found
 
     point = scores(np.arange(len(labels)))
-    intervals = bootstrap_intervals(scores, len(labels))
+    # As many draws as take a few seconds.
+    samples = int(np.clip(CELLS // max(labels.size, 1), FEWEST_DRAWS, DRAWS))
+    intervals = bootstrap_intervals(scores, len(labels), samples)
     table: dict[str, dict[str, list[float]]] = {}
     for key, value in point.items():
         name, metric = key.split(" ", 1)
-        table.setdefault(name, {})[metric] = [float(value), *intervals[key]]
+        table.setdefault(name, {})[metric] = [float(value), *intervals.get(key, (float("nan"), float("nan")))]
     return table
 
 
@@ -72,9 +81,10 @@ def choices(stages: Stages, pooling: str) -> dict[str, str]:
     best = stages.best
     if best is None:
         return {}
+    why = "fine-tuning was not better on validation" if len(stages.history) > 1 else "nothing was fine-tuned"
     scores = "" if best.thresholds is None else ", ".join(f"{k} {v:.3f}" for k, v in best.thresholds.scores.items())
     return {
-        "kept": f"step {best.step}" if best.step else "the frozen encoder: fine-tuning was not better on validation",
+        "kept": f"step {best.step}" if best.step else f"the frozen encoder: {why}",
         "looks": ", ".join(f"step {step}: {score:.3f}" for step, score in stages.history),
         "pooling": pooling,
         "prior": f"{best.heads.prior} (log loss of unseen rows, each at its best strength: "

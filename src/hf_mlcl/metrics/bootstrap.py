@@ -22,7 +22,7 @@ def bootstrap_intervals(
     Differences between two classifiers on the same rows are statistics like any other: drawn together, they are paired.
 
     Args:
-        statistics: From row numbers to numbers by name.
+        statistics: From row numbers to numbers by name; one that the rows cannot tell may be left out.
         rows: How many rows there are.
         samples: How often to draw.
         level: Share of the draws that the interval covers.
@@ -40,7 +40,7 @@ def bootstrap_intervals(
     drawn = [statistics(random.integers(rows, size=rows)) for _ in range(samples)]
     tail = 100 * (1 - level) / 2
     intervals = {}
-    for name in drawn[0]:
-        low, high = np.percentile([one[name] for one in drawn], [tail, 100 - tail])
+    for name in sorted({name for one in drawn for name in one}):
+        low, high = np.percentile([one[name] for one in drawn if name in one], [tail, 100 - tail])
         intervals[name] = (float(low), float(high))
     return intervals

@@ -191,6 +191,8 @@ def stated_pooling(name: str | os.PathLike[str], **where: Any) -> Pooling | None
         stated = json.loads(Path(file).read_text(encoding="utf-8"))
     except (OSError, ValueError):  # it has no such file, or one that says nothing
         return None
+    if not isinstance(stated, dict):
+        return None
     # Files of newer versions name the mode; older ones have a flag for each.
     mode = stated.get("pooling_mode") or next((key for key, value in stated.items() if value is True), "")
     known: dict[str, Pooling] = {"mean": "mean", "mean_tokens": "mean", "cls": "first", "cls_token": "first"}

@@ -14,7 +14,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -423,16 +423,18 @@ class ContrastiveMultiLabelTrainer(Trainer):
         test: Any = None,
         *,
         config: LinearEvaluationConfig | None = None,
+        protocol: Literal["study", "best"] | None = None,
         cache_dir: str | os.PathLike[str] | None = None,
         augmented_passes: int = 0,
     ) -> LinearEvaluationResult:
-        """The study's linear evaluation of the frozen features: three heads a grid point, a grid point a label.
+        """The linear evaluation of the frozen features: the study's (three heads per grid point), or the one for users.
 
         Args:
             train: Rows that the heads learn from.
             validation: Rows on which each label chooses its grid point.
             test: Rows to report; may be left out.
             config: Grid and settings; the study's for AAPD and BGC if not given.
+            protocol: ``"study"`` or ``"best"``, regularised heads for users; what `config` says if not given.
             cache_dir: Where to keep features for the next call with the same weights and the same `datasets.Dataset`.
             augmented_passes: Encode `train` so many times with the training collator, which augments images; each epoch
                 of the heads takes the next pass. With 0 it is encoded once, plainly, as validation and test always are.
@@ -445,6 +447,8 @@ class ContrastiveMultiLabelTrainer(Trainer):
         """
         if augmented_passes < 0:
             raise ValueError(f"augmented_passes must be 0 or the number of passes, but is {augmented_passes}.")
+        config = config or LinearEvaluationConfig()
+        config = replace(config, protocol=protocol or config.protocol)
         passes = range(1, augmented_passes + 1)
         learned = [self._cached_features(train, cache_dir, number) for number in passes or [None]]
         if len(learned) > 1 and np.array_equal(learned[0][0], learned[1][0]):
@@ -471,6 +475,7 @@ class ContrastiveMultiLabelTrainer(Trainer):
             config=config,
             device=self.args.device,
             progress=not self.args.disable_tqdm and self.is_world_process_zero(),
+            trained_on_these=self.state.global_step > 0,
         )
         self.last_scores = scores_of(result)
         if train is self.train_dataset:

@@ -36,7 +36,7 @@ def reviews(tmp_path_factory):
     return path
 
 
-QUICK = ["--backbone", "small", "--epochs", "1", "--batch-size", "16", "--linear_epochs", "2", "--use_cpu"]
+QUICK = ["--backbone", "small", "--epochs", "1", "--batch-size", "16", "--use_cpu"]
 
 
 @pytest.fixture(scope="session")

@@ -12,8 +12,6 @@ from pathlib import Path
 
 from hf_mlcl.study import ReportOptions, Run, Study
 
-SECONDS = 0.1
-
 
 def make_study(
     folder: Path, corpora=("toy_text", "toy_images"), losses=("bce", "wo_reg", "reg"), seeds=(0, 1), **report
@@ -50,7 +48,7 @@ def workers(path: Path) -> set[str]:
 
 
 def quick_runner(run: Run, folder: Path):
-    """Takes a moment; all runs after the first HOLD_AFTER ones take until they are killed.
+    """Takes SECONDS; all runs after the first HOLD_AFTER ones take until they are killed.
 
     With WORKERS, runs wait until so many workers have begun one.
     """
@@ -60,7 +58,7 @@ def quick_runner(run: Run, folder: Path):
         time.sleep(0.01)
     while len(workers(path)) < int(os.environ.get("WORKERS", "1")):
         time.sleep(0.01)
-    time.sleep(SECONDS)
+    time.sleep(float(os.environ.get("SECONDS", "0")))
     trouble = json.loads(os.environ.get("TROUBLE", "{}")).get(run.loss)
     if trouble == "raise":
         raise RuntimeError("the loss is not a number")

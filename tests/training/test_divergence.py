@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import TrainerCallback
 
+from copies import HANGS
 from hf_mlcl import ContrastiveMultiLabelTrainer
 from hf_mlcl.training.divergence import CHECKED_EVERY, IN_A_ROW, DivergenceWatch, TrainingDivergedError
 from training.test_trainer import arguments, logged
@@ -130,7 +131,7 @@ def test_all_ranks_stop_together_when_one_has_diverged(tmp_path):
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path])}
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--standalone"]
     command += ["-m", "training.divergence_worker", str(tmp_path)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=HANGS)
     assert done.returncode == 0, done.stderr[-9000:]
     steps = [int((tmp_path / f"rank-{rank}").read_text()) for rank in (0, 1)]
     assert steps[0] == steps[1] <= 5 + IN_A_ROW + CHECKED_EVERY

@@ -190,6 +190,20 @@ class OutputFolder:
         yield
         self._write("written.json", {**self._written(), **{name: {"": [_look(self.path / name)]} for name in names}})
 
+    @contextmanager
+    def changing(self, name: str, file: str) -> Iterator[None]:
+        """Change a file in the block that stays ours, if it was.
+
+        Args:
+            name: A model.
+            file: Of it.
+        """
+        path, written = self.path / name / file, self._written()
+        ours = _look(path) in written.get(name, {}).get(file, ())
+        yield
+        if ours:
+            self._write("written.json", {**written, name: {**written[name], file: [_look(path)]}})
+
     def _written(self) -> dict[str, dict[str, list[str]]]:
         """What each file that trainings wrote may look like, by folder and name; of a file, the name is empty."""
         known = self._read("written.json") or {}

@@ -96,6 +96,14 @@ class TestWhatIsNotOurs:
         with pytest.raises(ValueError, match=r"has encoder/old, which was changed"):
             OutputFolder(tmp_path).check_replaceable("encoder")
 
+    def test_a_card_that_a_push_has_changed_stays_ours(self, earlier, finished):
+        from hf_mlcl.hub.push import _name_repository
+
+        card = earlier / "classifier" / "README.md"
+        _name_repository(card, "owner/name")
+        assert card.read_text() != (finished.folder / "classifier" / "README.md").read_text()
+        OutputFolder(earlier).check_replaceable("classifier")
+
     def test_what_a_training_wrote_is_replaced(self, earlier):
         result = run(earlier, seed=3, overwrite=True)
         assert Predictor(result.folder).probabilities(["a text"]).shape == (1, 28)
@@ -145,7 +153,8 @@ class TestDamagedNotes:
                 pass
 
     @pytest.mark.parametrize("wrong", [{"pid": -1}, {"pid": 10**30}, {"since": 1e300}])
-    def test_an_owner_that_cannot_be_is_no_traceback(self, wrong, tmp_path):
+    def test_an_owner_that_cannot_be_is_no_traceback(self, wrong, tmp_path, monkeypatch):
+        monkeypatch.setattr(output_folder, "SECONDS_FOR_CHILDREN", 0)
         output = OutputFolder(tmp_path)
         with output.owned():
             path = output.hidden / "owner.json"

@@ -122,9 +122,8 @@ def test_killed_again_and_again_it_ends_with_every_run_and_repeats_none_that_was
     work_list = WorkList(study.output_dir)
     kept: dict[str, str] = {}
     for kills in range(1, 6):
-        worker = start_worker(
-            study, HOLD_AFTER=str(2 * kills), SECONDS="0.1"
-        )  # so that it ends with none of the kills too late
+        # Held, so that it ends with none of the kills too late.
+        worker = start_worker(study, HOLD_AFTER=str(2 * kills), SECONDS="0.1")
         wait_until(lambda kills=kills: len(journal(notes, "began")) >= 2 * kills)
         time.sleep(random.uniform(0, 0.2))  # at any moment from the beginning of a run to that of the next
         worker.kill()

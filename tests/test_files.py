@@ -50,6 +50,29 @@ def test_an_error_leaves_everything_as_it_was(tmp_path, exists):
     assert not exists or (folder / "a").read_text() == "old"
 
 
+def test_a_link_stays_and_what_it_leads_to_is_written(tmp_path):
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "disk" / "file")
+    for text in ("first", "second"):
+        with whole_file(tmp_path / "link") as draft:
+            draft.write_text(text)
+        assert (tmp_path / "link").is_symlink()
+        assert (tmp_path / "disk" / "file").read_text() == text
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["disk", "file", "link"]
+
+
+def test_a_pipe_is_written_to_and_stays_one(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        with whole_file(tmp_path / "pipe") as draft:
+            draft.write_text("through it")
+        assert os.read(reader, 100) == b"through it"
+    finally:
+        os.close(reader)
+    assert (tmp_path / "pipe").is_fifo()
+
+
 def write_and_fail(path, error):
     with whole_file(path) as draft:
         draft.write_text("half of")

@@ -59,7 +59,8 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     """A draft that becomes `path` when the block ends without an error, and is removed when it does not.
 
     Drafts of several processes have different names, so that the last one wins with all of its file. They are hidden
-    and end in ``.part``, so that no pattern takes a draft for the file itself.
+    and end in ``.part``, so that no pattern takes a draft for the file itself. A link stays, and what it leads to is
+    written; a pipe or a device is written to straight away.
 
     Examples:
         >>> with tempfile.TemporaryDirectory() as where:
@@ -68,7 +69,12 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
         ...     [path.name for path in Path(where).iterdir()]
         ['metrics.json']
     """
-    target = Path(path)
+    given = Path(path)
+    if given.exists() and not given.is_file() and not given.is_dir():
+        with naming_full_disk(given):
+            yield given
+        return
+    target = Path(os.path.realpath(given))
     target.parent.mkdir(parents=True, exist_ok=True)
     draft = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 import tracemalloc
 
@@ -190,6 +191,21 @@ def test_every_argument_is_looked_at_before_anything_is_predicted(model, tmp_pat
     result = call(tmp_path / "texts.txt", "missing.csv", "--model", model, code=1)
     assert result.stdout == ""
     assert "'missing.csv' is not there" in result.stderr
+
+
+def test_an_output_that_is_a_folder_is_refused_before_anything_is_predicted(tmp_path):
+    result = call("a cat", "--model", "none", "--output", tmp_path, code=1)
+    assert "--output must be a file" in result.stderr
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("name", "expected"), [("notes.csv.txt", ["text", "a cat"]), ("old.txt.csv", ["a cat"])])
+def test_the_last_ending_says_whether_a_file_is_a_table(name, expected, tmp_path):
+    (tmp_path / name).write_text("text\na cat\n")
+    assert list(predict.expand(str(tmp_path / name), "text")) == expected
+    with gzip.open(tmp_path / "packed.csv.gz", "wt") as file:
+        file.write("text\na cat\n")
+    assert list(predict.expand(str(tmp_path / "packed.csv.gz"), "text")) == ["a cat"]
 
 
 def test_nothing_is_not_predicted(model, tmp_path):

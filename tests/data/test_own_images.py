@@ -124,6 +124,8 @@ GOOD = {
     "one bit": encoded(NOISE.convert("1"), "TIFF"),
     "progressive": encoded(NOISE, "JPEG", progressive=True),
     "one pixel": encoded(Image.new("RGB", (1, 1)), "PNG"),
+    "a JPEG of one pixel": encoded(Image.new("RGB", (1, 1)), "JPEG"),
+    "a narrow JPEG": encoded(Image.new("RGB", (40, 7)), "JPEG"),
 }
 
 

@@ -118,6 +118,14 @@ def test_json_numbers_strings_and_dates_keep_their_letters(tmp_path):
     assert list(found(tmp_path / "data.jsonl").values()) == expected
 
 
+def test_blanks_around_labels_in_lists_are_no_part_of_them(tmp_path):
+    rows = [{"text": "a", "labels": [" cat", "dog "]}, {"text": "b", "labels": ["cat", " "]}]
+    (tmp_path / "data.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    assert found(tmp_path / "data.jsonl") == {"a": ["cat", "dog"], "b": ["cat"]}
+    table = [["text", "labels"], ["a", "[' cat', 'dog ']"], ["b", '["cat"]']]
+    assert found(write_csv(tmp_path / "data.csv", table)) == {"a": ["cat", "dog"], "b": ["cat"]}
+
+
 def test_numbers_in_lists_that_are_written_out_stay_as_written(tmp_path):
     rows = [["text", "labels"], ["a", "[1.10, 1.1]"], ["b", "['01', 1]"], ["c", '["1.10"]'], ["d", "[]"]]
     got = found(write_csv(tmp_path / "data.csv", rows))

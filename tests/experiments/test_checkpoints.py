@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from experiments.toy import run
 from hf_mlcl.experiments import ExperimentArguments
@@ -28,10 +29,16 @@ class Rank(SimpleNamespace):
         yield
 
 
+def state_at(step, **changes):
+    """As much of a trainer's state as a training goes on with."""
+    state = {"global_step": step, "max_steps": 500, "epoch": 1.0, "log_history": [], "stateful_callbacks": {}}
+    return json.dumps({name: value for name, value in (state | changes).items() if value is not None})
+
+
 @pytest.fixture
 def folder(tmp_path):
     """Of four checkpoints the newer two are half-written."""
-    for step, state in ((9, '{"global_step": 9}'), (10, '{"global_step": 10}'), (100, '{"half'), (200, None)):
+    for step, state in ((9, state_at(9)), (10, state_at(10)), (100, '{"half'), (200, None)):
         (tmp_path / f"checkpoint-{step}").mkdir()
         save_file({"weight": torch.zeros(100)}, tmp_path / f"checkpoint-{step}" / "model.safetensors")
         if state is not None:
@@ -45,7 +52,7 @@ def names(folder):
 
 def test_the_last_checkpoint_is_the_last_that_was_written_to_its_end(folder):
     assert starting_checkpoint(ExperimentArguments(), Rank(folder, "last")) == str(folder / "checkpoint-10")
-    assert names(folder) == ["checkpoint-10", "checkpoint-9"]
+    assert names(folder) == ["checkpoint-10", "checkpoint-9", "damaged-checkpoint-100"]
 
 
 @pytest.mark.parametrize(("wanted", "overwrite"), [("last", False), (None, True)])
@@ -61,8 +68,18 @@ def test_only_the_first_rank_deletes(wanted, overwrite, folder):
 @pytest.mark.parametrize("main", [True, False])
 def test_every_rank_waits_for_the_first_also_if_it_sees_nothing_left(wanted, overwrite, main, tmp_path):
     rank = Rank(tmp_path / "nothing", wanted, main)
-    assert starting_checkpoint(ExperimentArguments(overwrite=overwrite), rank) is None
+    with pytest.raises(ValueError, match="has no whole checkpoint") if wanted else nullcontext():
+        assert starting_checkpoint(ExperimentArguments(overwrite=overwrite), rank) is None
     assert rank.entered == 1
+
+
+def test_going_on_where_there_is_no_whole_checkpoint_is_refused(folder):
+    for step in (9, 10):
+        shutil.rmtree(folder / f"checkpoint-{step}")
+    with pytest.raises(
+        ValueError, match=r"resume_from_checkpoint is 'last', but output_dir .* has no whole checkpoint"
+    ):
+        starting_checkpoint(ExperimentArguments(), Rank(folder, "last"))
 
 
 def test_overwriting_deletes_all_of_them(folder):
@@ -130,8 +147,78 @@ def test_a_damaged_newest_checkpoint_is_told_of_and_passed_over(name, share, cop
     assert found == str(copied / "checkpoint-2")
     assert name in caplog.text
     assert not (copied / "checkpoint-4").exists(), "the trainer would count it when it makes room"
-    kept = (copied / "damaged-checkpoint-4").exists()
-    assert kept == (name != "trainer_state.json"), "which is written last: without it nothing was lost"
+    assert (copied / "damaged-checkpoint-4").exists(), "nothing is lost"
+
+
+def zero_the_middle(path):
+    content = bytearray(path.read_bytes())
+    third = len(content) // 3
+    content[third : 2 * third] = bytes(third)
+    path.write_bytes(content)
+
+
+def nan_weights(path):
+    weights = load_file(path)
+    next(weight for weight in weights.values() if weight.is_floating_point()).fill_(float("nan"))
+    save_file(weights, path)
+
+
+@pytest.mark.parametrize(
+    ("name", "spoil", "why"),
+    [
+        ("optimizer.pt", zero_the_middle, "its part .* is damaged|it is empty or cut off"),
+        ("optimizer.pt", lambda path: path.write_bytes(b""), "it is empty or cut off"),
+        ("optimizer.pt", lambda path: torch.save({"weight": torch.zeros(3)}, path), "not the state of an optimizer"),
+        ("model.safetensors", nan_weights, "is not finite"),
+        ("trainer_state.json", lambda path: path.write_text(state_at(4, log_history=None)), "it has no log_history"),
+        ("trainer_state.json", lambda path: path.write_text("[]"), "no attribute"),
+    ],
+)
+def test_a_file_that_opens_but_holds_something_else_is_damaged(name, spoil, why, copied):
+    spoil(copied / "checkpoint-4" / name)
+    assert re.match(rf"{name} cannot be read \(.*({why})", damage(copied / "checkpoint-4"))
+    assert starting_checkpoint(ExperimentArguments(), Rank(copied, "last")) == str(copied / "checkpoint-2")
+
+
+def renamed_weights(weights):
+    return {f"other.{name}": weight for name, weight in weights.items()}
+
+
+def longer_weights(weights):
+    return {name: torch.cat([weight, weight]) if weight.ndim else weight for name, weight in weights.items()}
+
+
+@pytest.mark.parametrize("change", [renamed_weights, longer_weights])
+def test_weights_of_another_model_are_refused_and_not_drawn_at_random(change, copied):
+    before = (copied / "classifier" / "model.safetensors").read_bytes()
+    path = copied / "checkpoint-4" / "model.safetensors"
+    save_file(change(load_file(path)), path)
+    with pytest.raises(ValueError, match="do not fit the model"):
+        run(copied, resume_from_checkpoint="last")
+    assert (copied / "classifier" / "model.safetensors").read_bytes() == before
+
+
+def test_an_earlier_damaged_checkpoint_is_not_overwritten(copied):
+    (copied / "damaged-checkpoint-4").mkdir()
+    (copied / "damaged-checkpoint-4" / "mine").write_text("mine")
+    truncate(copied / "checkpoint-4" / "optimizer.pt", 0.5)
+    starting_checkpoint(ExperimentArguments(), Rank(copied, "last"))
+    assert (copied / "damaged-checkpoint-4" / "mine").read_text() == "mine"
+    assert (copied / "damaged-checkpoint-4-2" / "model.safetensors").exists()
+
+
+def test_a_folder_with_anything_else_in_it_is_put_aside_and_never_deleted(copied):
+    (copied / "checkpoint-7").mkdir()
+    for name in ("config.json", "thesis.tex"):
+        (copied / "checkpoint-7" / name).write_text("mine")
+    assert starting_checkpoint(ExperimentArguments(), Rank(copied, "last")) == str(copied / "checkpoint-4")
+    assert (copied / "damaged-checkpoint-7" / "thesis.tex").read_text() == "mine"
+
+
+def test_the_beginning_of_a_checkpoint_is_deleted(copied):
+    (copied / "checkpoint-4" / "trainer_state.json").unlink()
+    assert starting_checkpoint(ExperimentArguments(), Rank(copied, "last")) == str(copied / "checkpoint-2")
+    assert not list(copied.glob("*checkpoint-4*"))
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -69,8 +69,42 @@ class TestWhatIsNotOurs:
         assert (tmp_path / "encoder.part").read_text() == "mine"
         assert MLCLModel.from_pretrained(tmp_path / "encoder").config.num_labels == 28
 
+    @pytest.mark.parametrize("name", ["classifier/README.md", "classifier/model.safetensors", "metrics.json"])
+    def test_what_was_changed_since_is_refused_and_stays(self, name, earlier):
+        with (earlier / name).open("ab") as file:
+            file.write(b"mine")
+        before = contents(earlier)
+        with pytest.raises(ValueError, match=rf"has {name}, which was changed after a training wrote it"):
+            run(earlier, overwrite=True)
+        assert contents(earlier) == before
+
+    def test_a_file_in_place_of_a_model_that_is_gone_is_not_taken_for_it(self, tmp_path):
+        output = OutputFolder(tmp_path)
+        _publish(output, "old")
+        with output.owned():
+            output.remove("encoder")
+        (tmp_path / "encoder").mkdir()
+        (tmp_path / "encoder" / "old").write_text("old")
+        with pytest.raises(ValueError, match=r"has encoder/old, which no training is known"):
+            output.check_replaceable("encoder")
+
+    def test_a_large_file_is_known_by_its_size_and_time(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(output_folder, "HASHED", 0)
+        _publish(OutputFolder(tmp_path), "old")
+        OutputFolder(tmp_path).check_replaceable("encoder")
+        os.utime(tmp_path / "encoder" / "old", ns=(0, 0))
+        with pytest.raises(ValueError, match=r"has encoder/old, which was changed"):
+            OutputFolder(tmp_path).check_replaceable("encoder")
+
+    def test_a_card_that_a_push_has_changed_stays_ours(self, earlier, finished):
+        from hf_mlcl.hub.push import _name_repository
+
+        card = earlier / "classifier" / "README.md"
+        _name_repository(card, "owner/name")
+        assert card.read_text() != (finished.folder / "classifier" / "README.md").read_text()
+        OutputFolder(earlier).check_replaceable("classifier")
+
     def test_what_a_training_wrote_is_replaced(self, earlier):
-        (earlier / "classifier" / "config.json").write_text("{}")
         result = run(earlier, seed=3, overwrite=True)
         assert Predictor(result.folder).probabilities(["a text"]).shape == (1, 28)
         assert ExperimentResult.load(earlier).settings["seed"] == 3
@@ -97,6 +131,44 @@ class TestWhatIsNotOurs:
         with pytest.raises(ValueError, match="has classifier/mine"):
             keep_best([finished], str(tmp_path))
         assert (tmp_path / "classifier" / "mine").read_text() == "mine"
+
+
+class TestDamagedNotes:
+    """What is kept about a folder is as good as not there when it is damaged."""
+
+    @pytest.mark.parametrize(
+        "content", ["[]", "{}", "3", "{", "[" * 100_000, '{"encoder": 1, "settings": 1, "finished": 0, "host": 1}']
+    )
+    def test_they_stop_nobody_and_give_nothing_away(self, content, tmp_path):
+        output = OutputFolder(tmp_path)
+        _publish(output, "old")
+        for name in ("run.json", "written.json", "owner.json"):
+            (output.hidden / name).write_text(content)
+        assert output.interrupted() is None
+        with pytest.raises(ValueError, match="no training is known"):
+            output.check_replaceable("encoder")
+        with output.owned():
+            (output.hidden / "owner.json").write_text(content)
+            with pytest.raises(ValueError, match="in use by another process"), OutputFolder(tmp_path).owned():
+                pass
+
+    @pytest.mark.parametrize("wrong", [{"pid": -1}, {"pid": 10**30}, {"since": 1e300}])
+    def test_an_owner_that_cannot_be_is_no_traceback(self, wrong, tmp_path, monkeypatch):
+        monkeypatch.setattr(output_folder, "SECONDS_FOR_CHILDREN", 0)
+        output = OutputFolder(tmp_path)
+        with output.owned():
+            path = output.hidden / "owner.json"
+            path.write_text(json.dumps(json.loads(path.read_text()) | wrong))
+            with pytest.raises(ValueError, match="in use by process"), OutputFolder(tmp_path).owned():
+                pass
+
+    def test_a_folder_that_cannot_be_made_is_named(self, tmp_path):
+        (tmp_path / "file").touch()
+        with (
+            pytest.raises(ValueError, match=r"output_dir .*run.* cannot be written: "),
+            OutputFolder(tmp_path / "file" / "run").owned(),
+        ):
+            pass
 
 
 class TestOneAtATime:

@@ -85,6 +85,19 @@ class TestJoined:
         with pytest.raises(ValueError, match=message):
             build_loss(name, **settings)
 
+    def test_labels_that_are_no_tensor_are_named_before_they_are_used(self):
+        z, _, c = batch("reg", rows=5, num_labels=3, dim=4)
+        with pytest.raises(ValueError, match=r"labels must be a torch.Tensor, got list"):
+            build_loss("reg+zlpr")(z, [[1, 0, 0]] * 5, c, logits=torch.zeros(5, 3))
+
+    @pytest.mark.parametrize("name", [*list_losses(), "reg+zlpr"])
+    def test_missing_labels_are_named_by_every_kind_of_loss(self, name):
+        z, _, c = batch("reg", rows=5, num_labels=3, dim=4)
+        loss = build_loss(name)
+        inputs = {"logit": (z, None), "contrastive": (z, None, c), "joined": (z, None, c)}
+        with pytest.raises(ValueError, match="labels are missing"):
+            loss(*inputs[loss.kind])
+
     def test_missing_logits_are_named(self):
         z, y, c = batch("reg", rows=5, num_labels=3, dim=4)
         with pytest.raises(ValueError, match=r"logits are missing: the part 'zlpr'"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import sys
 import warnings
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 import torch
 from huggingface_hub.errors import StrictDataclassError
 from transformers import (
+    AutoConfig,
     AutoModel,
     AutoModelForSequenceClassification,
     BertForSequenceClassification,
@@ -26,7 +28,7 @@ from hf_mlcl import MLCLConfig, MLCLForSequenceClassification, MLCLModel
 from hf_mlcl.experiments import ExperimentArguments, inputs
 from hf_mlcl.experiments.prediction import Predictor
 from hf_mlcl.inference import Encoder, ExampleIndex
-from hf_mlcl.models import FeatureBackboneConfig
+from hf_mlcl.models import FeatureBackboneConfig, loading
 from models import saved
 
 SOURCES = Path(hf_mlcl.__file__).parent
@@ -140,6 +142,24 @@ def test_a_timm_backbone_that_would_open_files_is_refused(architecture, argument
     backbone = TimmWrapperConfig(architecture=architecture, model_args=arguments)
     with pytest.raises(StrictDataclassError, match=message):
         MLCLConfig(backbone_config=backbone, num_labels=2)
+
+
+@pytest.mark.parametrize("key", ["_attn_implementation", "attn_implementation"])
+def test_attention_of_somebodys_repository_is_refused_unless_trusted(key, tmp_path):
+    folders = {"classifier": saved.save_classifier(tmp_path / "classifier"), "backbone": tmp_path / "backbone"}
+    BertModel(saved.backbone_config()).save_pretrained(folders["backbone"])
+    for name, folder in folders.items():
+        config = json.loads((folder / "config.json").read_text())
+        (config if name == "backbone" else config["backbone_config"])[key] = "owner/kernel"
+        (folder / "config.json").write_text(json.dumps(config))
+    for call in (
+        lambda: Predictor(folders["classifier"]),
+        lambda: MLCLForSequenceClassification.from_pretrained(folders["classifier"]),
+        lambda: MLCLModel.from_backbone(folders["backbone"], ["a", "b"]),
+    ):
+        with pytest.raises(ValueError, match=r"needs code of 'owner/kernel'.*trust_remote_code=True"):
+            call()
+    assert loading.load(AutoConfig, folders["backbone"], trust_remote_code=True).model_type == "bert"
 
 
 # Weights --------------------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from hf_mlcl.study import WorkList, run_study
 from hf_mlcl.study.execution import expanded
 from hf_mlcl.study.table import study_table
 from hf_mlcl.study.worklist import Worker
-from study.quick import SECONDS, journal, make_study, quick_runner, scores
+from study.quick import journal, make_study, quick_runner, scores
 
 FORK = multiprocessing.get_context("fork")
 
@@ -122,9 +122,10 @@ def test_killed_again_and_again_it_ends_with_every_run_and_repeats_none_that_was
     work_list = WorkList(study.output_dir)
     kept: dict[str, str] = {}
     for kills in range(1, 6):
-        worker = start_worker(study, HOLD_AFTER=str(2 * kills))  # so that it ends with none of the kills too late
+        # Held, so that it ends with none of the kills too late.
+        worker = start_worker(study, HOLD_AFTER=str(2 * kills), SECONDS="0.1")
         wait_until(lambda kills=kills: len(journal(notes, "began")) >= 2 * kills)
-        time.sleep(random.uniform(0, 2 * SECONDS))  # at any moment from the beginning of a run to that of the next
+        time.sleep(random.uniform(0, 0.2))  # at any moment from the beginning of a run to that of the next
         worker.kill()
         worker.join()
         assert worker.exitcode == -signal.SIGKILL

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import multiprocessing
 import os
 import subprocess
@@ -160,7 +161,17 @@ def test_what_cannot_be_written_leaves_nothing_behind(tmp_path):
     assert read_json(tmp_path / "file.json") is None
 
 
-@pytest.mark.parametrize("content", ["", '{"metr', "[]", '{"metrics": {}}', "\\x00" * 9], ids=range(5))
+def with_metrics(metrics):
+    return json.dumps({**result({}, {}), "metrics": metrics})
+
+
+DAMAGED = [
+    *("", '{"metr', "[]", '{"metrics": {}}', "\\x00" * 9, "[" * 100_000, None),
+    *(with_metrics(wrong) for wrong in (None, [], "0.5", {"test_micro_f1": "0.5"}, {"test_micro_f1": {}})),
+]
+
+
+@pytest.mark.parametrize("content", DAMAGED, ids=range(len(DAMAGED)))
 def test_a_damaged_result_is_named_and_its_run_waits_to_be_done_again(content, planned, caplog):
     study, work_list = planned
     for run in study.runs[:2]:
@@ -168,7 +179,11 @@ def test_a_damaged_result_is_named_and_its_run_waits_to_be_done_again(content, p
         write_json(claim.folder / "result.json", result({"test_micro_f1": 0.5}, run.arguments))
         claim.end("finished")
     damaged = work_list.run_folder(study.runs[0]) / "result.json"
-    damaged.write_text(content)
+    if content is None:  # it can be opened, but not read
+        damaged.unlink()
+        damaged.mkdir()
+    else:
+        damaged.write_text(content)
     assert [work_list.status(run).state for run in study.runs[:2]] == ["waiting", "finished"]
     assert [run.id for run, _ in work_list.results(study.runs)] == [study.runs[1].id]
     assert caplog.text.count(f"{damaged} is damaged and not used") == 1

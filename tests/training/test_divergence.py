@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import TrainerCallback
 
+from copies import HANGS
 from hf_mlcl import ContrastiveMultiLabelTrainer
 from hf_mlcl.training.divergence import CHECKED_EVERY, IN_A_ROW, DivergenceWatch, TrainingDivergedError
 from training.test_trainer import arguments, logged
@@ -54,9 +55,38 @@ def test_it_stops_within_a_few_steps_and_keeps_the_last_good_checkpoint(loss, tm
 
 def test_a_rate_that_is_far_too_large_ends_it_by_itself(tmp_path):
     trainer = trainer_for(tmp_path, loss="zlpr", learning_rate=1e38, max_grad_norm=0.0, save_strategy="no")
-    with pytest.raises(TrainingDivergedError, match="There is no checkpoint of it"):
+    with pytest.raises(TrainingDivergedError, match="There is no whole checkpoint of it"):
         trainer.train()
     assert trainer.state.global_step < 20
+
+
+@pytest.mark.parametrize("spoiled", ["optimizer.pt", "model.safetensors"])
+def test_a_checkpoint_that_is_not_good_is_not_named_as_the_last_good_one(spoiled, tmp_path):
+    class Spoil(TrainerCallback):
+        def on_save(self, args, state, control, **kwargs):
+            if state.global_step == 8:
+                path = tmp_path / "checkpoint-8" / spoiled
+                path.write_bytes(path.read_bytes()[:-9])
+
+    trainer = trainer_for(tmp_path, poisoned=9, save_total_limit=None)
+    trainer.add_callback(Spoil())
+    with pytest.raises(TrainingDivergedError, match=r"good weights is \S*checkpoint-4\."):
+        trainer.train()
+
+
+def test_the_rate_that_is_named_is_that_of_the_first_bad_step(tmp_path):
+    rates = {}
+
+    class Note(TrainerCallback):
+        def on_step_begin(self, args, state, control, optimizer=None, **kwargs):
+            rates[state.global_step + 1] = optimizer.param_groups[0]["lr"]
+
+    trainer = trainer_for(tmp_path, poisoned=2, max_steps=20, lr_scheduler_type="linear", save_strategy="no")
+    trainer.add_callback(Note())
+    with pytest.raises(TrainingDivergedError) as raised:
+        trainer.train()
+    assert f"since step 3 (learning rate {rates[3]:.3g})" in str(raised.value)
+    assert f"{rates[3]:.3g}" != f"{rates[4]:.3g}"
 
 
 def test_no_checkpoint_of_weights_that_are_no_numbers_is_written_even_right_after(tmp_path):
@@ -130,7 +160,7 @@ def test_all_ranks_stop_together_when_one_has_diverged(tmp_path):
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path])}
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--standalone"]
     command += ["-m", "training.divergence_worker", str(tmp_path)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=HANGS)
     assert done.returncode == 0, done.stderr[-9000:]
     steps = [int((tmp_path / f"rank-{rank}").read_text()) for rank in (0, 1)]
     assert steps[0] == steps[1] <= 5 + IN_A_ROW + CHECKED_EVERY

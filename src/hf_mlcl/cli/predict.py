@@ -58,6 +58,8 @@ def run(
 
     if threshold is not None and not 0 <= threshold <= 1:
         raise ValueError(f"--threshold must be between 0 and 1; got {threshold}.")
+    if output is not None and Path(output).is_dir():
+        raise ValueError(f"--output must be a file, but {output!r} is a folder. Name a file in it.")
     quiet_libraries()
     predictor = Predictor(chosen_model(model), trust_remote_code=trust_remote_code)
     if threshold is not None:
@@ -124,6 +126,7 @@ def expand(given: str, kind: str, text_column: str | None = None) -> Iterable[st
         ['an ordinary text']
     """
     from hf_mlcl.data.own import IMAGE_ENDINGS, READERS, content_of
+    from hf_mlcl.data.tables import OPENERS
 
     if not given.strip():
         raise ValueError("An empty text has no labels: give a text, a file, a folder, or - for standard input.")
@@ -138,8 +141,10 @@ def expand(given: str, kind: str, text_column: str | None = None) -> Iterable[st
     if is_folder:
         files = sorted(file for file in path.rglob("*") if file.suffix.lower() in endings and file.is_file())
         return itertools.chain.from_iterable(expand(str(file), kind) for file in files)
+    packed = path.suffix.lower() in OPENERS
+    is_table = (path.with_suffix("") if packed else path).suffix.lower() in READERS
     if is_file:
-        if any(ending.lower() in READERS for ending in path.suffixes):
+        if is_table:
             return _cells(given, content_of(path, kind, text_column))
         if kind == "image":
             return [given]
@@ -148,7 +153,7 @@ def expand(given: str, kind: str, text_column: str | None = None) -> Iterable[st
         return _lines_of_file(path)
     if kind == "image":
         raise ValueError(f"{given!r} is not a file or a folder, but this classifier takes images.")
-    if path.suffix.lower() in (*READERS, *IMAGE_ENDINGS, ".txt"):
+    if is_table or path.suffix.lower() in (*IMAGE_ENDINGS, ".txt"):
         raise ValueError(f"The file {given!r} is not there.")
     return [given]
 

@@ -104,7 +104,7 @@ def _defect(data: bytes | str, max_pixels: int | None) -> str | None:
             width, height = image.size
             if max_pixels is not None and width * height > max_pixels:
                 return f"{width} x {height} pixels are more than an image may have ({max_pixels:,})"
-            image.draft("RGB", (width // 8, height // 8))
+            image.draft("RGB", (max(1, width // 8), max(1, height // 8)))
             image.load()
             image.getexif()  # it is asked for the orientation when the image is used
     except UnidentifiedImageError:

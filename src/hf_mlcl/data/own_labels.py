@@ -120,7 +120,13 @@ def _lists(cells: Sequence[Any], column: str) -> list[list[str | None]]:
             raise CorpusFormatError(
                 f"Column {column!r} holds {str(row)[:60]} in row {number}, expected a list of labels."
             )
-    return [[written(item) for item in row or []] for row in cells]
+    return [[_label(item) for item in row or []] for row in cells]
+
+
+def _label(item: Any) -> str | None:
+    """An item of a list as the name of a label, without the blanks around it."""
+    name = written(item)
+    return None if name is None else name.strip()
 
 
 def _are_multi_hot(rows: Sequence[Sequence[str | None]], column: str) -> bool:
@@ -172,7 +178,7 @@ def _read_list(text: str, column: str) -> list[str | None]:
             items = [_written_item(item, text) for item in parsed.elts] if isinstance(parsed, ast.List) else [[]]
         if any(isinstance(item, list | tuple | dict | set) for item in items):
             raise ValueError("a list in a list")
-        return [written(item) for item in items]
+        return [_label(item) for item in items]
     except (ValueError, SyntaxError, RecursionError, MemoryError) as error:
         raise _no_list(text, column) from error
 

@@ -2,37 +2,45 @@
 
 from __future__ import annotations
 
-import json
+import itertools
 import logging
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
 from accelerate.utils import send_to_device
-from safetensors import safe_open
 from transformers import TrainerCallback
-from transformers.trainer_pt_utils import safe_globals
 
 from hf_mlcl.experiments.arguments import ExperimentArguments
 from hf_mlcl.files import whole_file
 from hf_mlcl.training import ContrastiveTrainingArguments
+from hf_mlcl.training.checkpoints import (
+    FOR_RESUMING,
+    STATE_FILE,
+    WEIGHTS,
+    damage,
+    has,
+    last_whole_checkpoint,
+    newest_first,
+)
 
 logger = logging.getLogger(__name__)
 
-STATE_FILE = "trainer_state.json"
-WEIGHTS = ("*model*.safetensors", "*model*.bin")
-FOR_RESUMING = ("optimizer.pt", "scheduler.pt", "rng_state*.pth")
-"""All of them are there, or none: ``save_only_model``."""
 MARKS = (STATE_FILE, "training_args.bin", "config.json", *WEIGHTS, *FOR_RESUMING)
 """Files by which a checkpoint is known, also one that was interrupted."""
+WRITTEN = (
+    *("model*.safetensors", "model.safetensors.index.json", "*config.json", "training_args.bin", "scaler.pt"),
+    *("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt", "*.jinja", ".*.part"),
+    *("statistics_*_of_*.pt", *FOR_RESUMING),
+)
+"""What the trainer writes into a checkpoint before `STATE_FILE`."""
 
 
 def delete_checkpoints(folder: Path) -> None:
     """Delete the checkpoints of a training; one process of many calls it."""
-    for path in _newest_first(folder):
+    for path in newest_first(folder):
         if _is_known(path):
             shutil.rmtree(path, ignore_errors=True)
 
@@ -61,8 +69,13 @@ def starting_checkpoint(
             last = last_whole_checkpoint(folder)
             if last is not None and not wanted and training.should_save:
                 logger.warning("Going on with the training that was interrupted, from %s.", last)
+            if last is None and wanted:
+                raise ValueError(
+                    f"resume_from_checkpoint is {str(wanted)!r}, but output_dir {str(folder)!r} has no whole "
+                    "checkpoint. Leave it out to begin anew, or give the folder of a checkpoint."
+                )
             return None if last is None else str(last)
-        found = list(_newest_first(folder))
+        found = list(newest_first(folder))
         if experiment.overwrite:
             foreign = [path for path in found if not _is_known(path)]
             if foreign:
@@ -93,86 +106,35 @@ def _named_checkpoint(checkpoint: Path) -> str:
     return str(checkpoint)
 
 
-def last_whole_checkpoint(folder: Path) -> Path | None:
-    """The newest checkpoint that can be loaded; others are passed over."""
-    return next((path for path in _newest_first(folder) if damage(path) is None), None)
-
-
 def clear_broken_checkpoints(folder: Path) -> None:
     """Delete checkpoints that were not written to their end, and put aside those that were damaged afterwards.
 
     In a distributed training one process may. Where they stayed, the trainer would count them when it makes room.
     """
-    for path in _newest_first(folder):
+    for path in newest_first(folder):
         wrong = damage(path) if _is_known(path) else None
         if wrong is None:
             continue
-        if STATE_FILE in wrong:  # the trainer writes it last
+        if _is_beginning(path):
             shutil.rmtree(path, ignore_errors=True)
             logger.warning("Deleted %s, which was not written to its end: %s.", path, wrong)
         else:
-            aside = path.with_name(f"damaged-{path.name}")
-            shutil.rmtree(aside, ignore_errors=True)
+            names = itertools.chain([path.name], (f"{path.name}-{number}" for number in itertools.count(2)))
+            aside = next(there for name in names if not os.path.lexists(there := path.with_name(f"damaged-{name}")))
             os.rename(path, aside)
             logger.warning("%s is damaged: %s. It is now %s, and training goes on without it.", path, wrong, aside.name)
 
 
-def _newest_first(folder: Path) -> Iterator[Path]:
-    numbered = [path for path in folder.glob("checkpoint-*") if path.name.removeprefix("checkpoint-").isdigit()]
-    yield from sorted(numbered, key=lambda path: -int(path.name.removeprefix("checkpoint-")))
-
-
 def _is_known(checkpoint: Path) -> bool:
     """Whether a folder is a checkpoint, or the beginning of one, and not something of the user's by that name."""
-    return checkpoint.is_dir() and (not any(checkpoint.iterdir()) or any(_has(checkpoint, mark) for mark in MARKS))
+    return checkpoint.is_dir() and (not any(checkpoint.iterdir()) or any(has(checkpoint, mark) for mark in MARKS))
 
 
-def _has(checkpoint: Path, pattern: str) -> bool:
-    return any(checkpoint.glob(pattern))
-
-
-def damage(checkpoint: Path) -> str | None:
-    """What is wrong with a checkpoint, by the name of the file; None where every file is there and can be read.
-
-    Args:
-        checkpoint: Its folder.
-
-    Examples:
-        >>> import tempfile
-        >>> damage(Path(tempfile.mkdtemp()))
-        'trainer_state.json is missing'
-    """
-    if not (checkpoint / STATE_FILE).is_file():
-        return f"{STATE_FILE} is missing"
-    for path in sorted(checkpoint.iterdir(), key=lambda path: path.name != STATE_FILE):
-        try:
-            _read(path)
-        except Exception as error:  # whatever each format's reader comes up with
-            return f"{path.name} cannot be read ({' '.join(str(error).split())[:200] or type(error).__name__})"
-    if any(path.is_dir() for path in checkpoint.iterdir()):  # sharded by FSDP or DeepSpeed, which check for themselves
-        return None
-    if not any(_has(checkpoint, pattern) for pattern in WEIGHTS):
-        return "model.safetensors is missing"
-    for index in checkpoint.glob("*.index.json"):
-        parts = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
-        if missing := [part for part in sorted(parts) if not (checkpoint / part).is_file()]:
-            return f"{missing[0]} is missing"
-    missing = [pattern for pattern in FOR_RESUMING if not _has(checkpoint, pattern)]
-    return f"{missing[0].replace('*', '')} is missing" if 0 < len(missing) < len(FOR_RESUMING) else None
-
-
-def _read(path: Path) -> None:
-    """Open a file as far as it takes to see whether it is whole, without reading all weights."""
-    if path.suffix == ".json":
-        content = json.loads(path.read_text(encoding="utf-8"))
-        if path.name == STATE_FILE and not isinstance(content.get("global_step"), int):
-            raise ValueError("it has no global_step")
-    elif path.suffix == ".safetensors":
-        with safe_open(path, framework="pt"):
-            pass  # compares the size with what the header says
-    elif path.suffix in (".pt", ".pth") or (path.suffix == ".bin" and "model" in path.name):
-        with safe_globals():
-            torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+def _is_beginning(checkpoint: Path) -> bool:
+    """Whether a folder holds nothing but what the trainer writes before its state, which comes last."""
+    return not checkpoint.is_symlink() and all(
+        path.is_file() and any(path.match(pattern) for pattern in WRITTEN) for path in checkpoint.iterdir()
+    )
 
 
 class StatisticsInCheckpoints(TrainerCallback):  # type: ignore[misc]

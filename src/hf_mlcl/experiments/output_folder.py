@@ -5,12 +5,14 @@ Beside what users see, it has a hidden folder ``.hf-mlcl``::
     lock          held by the process that trains; the system frees it when the process ends, however it ends
     owner.json    who that is, for the message that others get
     run.json      settings of the training that was begun last, and whether it was finished
-    written.json  every file that trainings wrote; what is not in it is the user's
+    written.json  every file that trainings wrote, and what it looked like; what is not in it, or has changed since, is
+                  the user's
     staged/       models on their way to their place
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -28,6 +30,10 @@ from hf_mlcl.files import HIDDEN_FOLDER, link_or_copy, naming_full_disk, strict_
 
 SECONDS_FOR_CHILDREN = 30.0
 """How long workers of a loader may hold the lock of a process that was killed, until they notice."""
+HASHED = 1 << 20
+"""Bytes up to which a file is known by its content; a larger one by its size and time, which copying may change."""
+BEING_WRITTEN = "being written"
+"""In place of what a file looks like, until it is there."""
 
 
 class OutputFolder:
@@ -61,15 +67,19 @@ class OutputFolder:
         """
         if self.path.exists() and not self.path.is_dir():
             raise ValueError(f"output_dir {str(self.path)!r} is a file. Choose another --output_dir.")
-        self.hidden.mkdir(parents=True, exist_ok=True)
         lock = FileLock(self.hidden / "lock")
         try:
-            lock.acquire(timeout=SECONDS_FOR_CHILDREN if _has_ended(self._read("owner.json")) else 0)
+            self.hidden.mkdir(parents=True, exist_ok=True)
+            lock.acquire(timeout=SECONDS_FOR_CHILDREN if _has_ended(self._owner()) else 0)
         except Timeout:
             raise ValueError(
-                f"output_dir {str(self.path)!r} is in use by {_described(self._read('owner.json'))}. Wait until that "
+                f"output_dir {str(self.path)!r} is in use by {_described(self._owner())}. Wait until that "
                 "has ended, or choose another --output_dir."
             ) from None
+        except OSError as error:
+            raise ValueError(
+                f"output_dir {str(self.path)!r} cannot be written: {error}. Choose another --output_dir."
+            ) from error
         try:
             owner = {"host": socket.gethostname(), "pid": os.getpid(), "since": time.time()}
             self._write("owner.json", {**owner, "started": psutil.Process().create_time()})
@@ -90,7 +100,7 @@ class OutputFolder:
     # What is whose ----------------------------------------------------------------------------------------------------
 
     def check_replaceable(self, *names: str) -> None:
-        """Refuse to replace what no training wrote.
+        """Refuse to replace what no training wrote, or what was changed since.
 
         Args:
             *names: Files and folders in it that are going to be replaced.
@@ -98,14 +108,21 @@ class OutputFolder:
         Raises:
             ValueError: Names what is in the way.
         """
-        written = self._read("written.json") or {}
+        written = self._written()
         for name in names:
-            foreign = sorted(_files(self.path / name) - set(written.get(name, ())))
+            known = written.get(name, {})
+            foreign = [
+                file
+                for file in sorted(_files(self.path / name))
+                if not {BEING_WRITTEN, _look(self.path / name / file)} & set(known.get(file, ()))
+            ]
             if foreign:
                 found = (Path(name) / foreign[0]).as_posix() + (f" and {len(foreign) - 1} more" if foreign[1:] else "")
+                changed, unknown = "was changed after a training wrote it", "no training is known to have written there"
+                whose = changed if foreign[0] in known else unknown
                 raise ValueError(
-                    f"output_dir {str(self.path)!r} has {found}, which no training is known to have written there, and "
-                    f"{name!r} would be replaced. Move it away, or choose another --output_dir."
+                    f"output_dir {str(self.path)!r} has {found}, which {whose}, and {name!r} would be replaced. Move "
+                    "it away, or choose another --output_dir."
                 )
 
     # Writing ----------------------------------------------------------------------------------------------------------
@@ -139,11 +156,20 @@ class OutputFolder:
         Args:
             **stages: What `staging` gave, by name.
         """
-        self.note_written({name: _files(stage) for name, stage in stages.items()})
+        new = {name: {file: [_look(stage / file)] for file in _files(stage)} for name, stage in stages.items()}
+        old = self._written()  # until it is gone, both are known
+        both = {
+            name: {
+                file: [*old.get(name, {}).get(file, ()), *looks.get(file, ())] for file in {*old.get(name, {}), *looks}
+            }
+            for name, looks in new.items()
+        }
+        self._write("written.json", {**old, **both})
         for name, stage in stages.items():
             aside = self.hidden / f"{name}.aside"
             swap_folder(stage, self.path / name, aside)
             shutil.rmtree(aside, ignore_errors=True)
+        self._write("written.json", {**old, **new})
 
     def remove(self, name: str) -> None:
         """Take away a model that training wrote, in one step."""
@@ -151,16 +177,37 @@ class OutputFolder:
         if (self.path / name).exists():
             with self.staging(name) as stage:
                 os.rename(self.path / name, stage / name)
+        self._write("written.json", {known: files for known, files in self._written().items() if known != name})
 
-    def note_written(self, names: Mapping[str, set[str]]) -> None:
-        """Write down that training is about to write some files, so that a later one knows them as its own.
+    @contextmanager
+    def writing(self, *names: str) -> Iterator[None]:
+        """Write files in the block that a later training knows as its own, also after an interruption within it.
 
         Args:
-            names: Files within each folder; of a file, the empty name.
+            *names: The files.
         """
+        self._write("written.json", {**self._written(), **{name: {"": [BEING_WRITTEN]} for name in names}})
+        yield
+        self._write("written.json", {**self._written(), **{name: {"": [_look(self.path / name)]} for name in names}})
+
+    @contextmanager
+    def changing(self, name: str, file: str) -> Iterator[None]:
+        """Change a file in the block that stays ours, if it was.
+
+        Args:
+            name: A model.
+            file: Of it.
+        """
+        path, written = self.path / name / file, self._written()
+        ours = _look(path) in written.get(name, {}).get(file, ())
+        yield
+        if ours:
+            self._write("written.json", {**written, name: {**written[name], file: [_look(path)]}})
+
+    def _written(self) -> dict[str, dict[str, list[str]]]:
+        """What each file that trainings wrote may look like, by folder and name; of a file, the name is empty."""
         known = self._read("written.json") or {}
-        both = {name: sorted({*known.get(name, ()), *files}) for name, files in names.items()}
-        self._write("written.json", {**known, **both})
+        return {name: files for name, files in known.items() if _are_looks(files)}
 
     # What was begun ---------------------------------------------------------------------------------------------------
 
@@ -174,17 +221,21 @@ class OutputFolder:
 
     def interrupted(self) -> dict[str, Any] | None:
         """Settings of the training that was begun here last, if it was not finished."""
-        run = self._read("run.json")
+        run = self._read("run.json", settings=dict, finished=bool)
         return run["settings"] if run and not run["finished"] else None
 
     # ------------------------------------------------------------------------------------------------------------------
 
-    def _read(self, name: str) -> dict[str, Any] | None:
+    def _read(self, name: str, **kinds: Any) -> dict[str, Any] | None:
         try:
-            content: dict[str, Any] = json.loads((self.hidden / name).read_text(encoding="utf-8"))
-        except (OSError, ValueError):  # not there, or damaged: as good as not there
+            content = json.loads((self.hidden / name).read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError):  # not there, or damaged: as good as not there
             return None
-        return content
+        whole = isinstance(content, dict) and all(isinstance(content.get(key), kind) for key, kind in kinds.items())
+        return content if whole else None
+
+    def _owner(self) -> dict[str, Any] | None:
+        return self._read("owner.json", host=str, pid=int, since=(int, float), started=(int, float))
 
     def _write(self, name: str, content: Mapping[str, Any]) -> None:
         with whole_file(self.hidden / name) as draft:
@@ -198,6 +249,22 @@ def _files(path: Path) -> set[str]:
     return {found.relative_to(path).as_posix() for found in path.rglob("*") if found.is_symlink() or found.is_file()}
 
 
+def _look(path: Path) -> str:
+    """What a file looks like: by its content where it is small, by where it leads if it is a link."""
+    if path.is_symlink():
+        return f"link to {os.readlink(path)}"
+    status = path.stat()
+    if status.st_size > HASHED:
+        return f"{status.st_size} bytes of {status.st_mtime_ns}"
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _are_looks(files: Any) -> bool:
+    return isinstance(files, dict) and all(
+        isinstance(looks, list) and all(isinstance(look, str) for look in looks) for looks in files.values()
+    )
+
+
 def _has_ended(owner: Mapping[str, Any] | None) -> bool:
     """Whether a process is gone, where that can be seen."""
     if owner is None or owner["host"] != socket.gethostname():
@@ -207,10 +274,15 @@ def _has_ended(owner: Mapping[str, Any] | None) -> bool:
         return bool(abs(process.create_time() - owner["started"]) > 1 or process.status() == psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return True
+    except (psutil.Error, ValueError, OverflowError):  # a number that no process has
+        return False
 
 
 def _described(owner: Mapping[str, Any] | None) -> str:
     if owner is None:
         return "another process"
-    since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(owner["since"]))
+    try:
+        since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(owner["since"]))
+    except (ValueError, OverflowError, OSError):  # no time of this world
+        since = "an unknown time"
     return f"process {owner['pid']} on {owner['host']} since {since}"

@@ -296,11 +296,11 @@ def _save(result: ExperimentResult, encoder: Any, evaluated: Evaluated, processo
             processor.save_pretrained(stages[name])
         save_decisions(results, *evaluated.test)
         result.save(results)
-        output.note_written({METRICS_FILE: {""}, DECISIONS_FILE: {""}})
         output.remove("backbone")  # that of an earlier encoder
         output.publish(**stages)
-        for name in (DECISIONS_FILE, METRICS_FILE):
-            os.replace(results / name, result.folder / name)
+        with output.writing(DECISIONS_FILE, METRICS_FILE):
+            for name in (DECISIONS_FILE, METRICS_FILE):
+                os.replace(results / name, result.folder / name)
 
 
 def _prepare_for_others(

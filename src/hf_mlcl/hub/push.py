@@ -202,11 +202,14 @@ def _vocabulary_files(folder: Path) -> set[str]:
 
 def _name_repository(card: Path, repo_id: str) -> None:
     """Put the repository into the code of a card that was written before it was known."""
+    from hf_mlcl.experiments.output_folder import OutputFolder
     from hf_mlcl.hub.model_card import NO_REPOSITORY_YET
 
+    card = card.resolve()
     text = card.read_text(encoding="utf-8") if card.is_file() else ""
     if NO_REPOSITORY_YET in text:
-        with staged(card.parent) as stage:
+        output = OutputFolder(card.parent.parent)
+        with output.changing(card.parent.name, card.name), staged(card.parent) as stage:
             (stage / card.name).write_text(text.replace(NO_REPOSITORY_YET, repo_id), encoding="utf-8")
 
 

@@ -10,9 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hf_mlcl.models.loading import check_finite, load, problem
+from hf_mlcl.models.loading import WHERE, check_finite, load, problem
 from hf_mlcl.models.modeling import MLCLModel
-from hf_mlcl.models.sharing import WHERE
 
 Inputs = Any
 """A text or an image (a PIL image, a path or an address), or a sequence of them."""

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from hf_mlcl.losses.labels import check_dense
 from hf_mlcl.losses.loss import Loss
 from hf_mlcl.losses.queue import MomentumQueue
 
@@ -59,6 +60,7 @@ class JoinedLoss(Loss):
         queue: MomentumQueue | None = None,
     ) -> Tensor:
         """The weighted sum. `embeddings` may be None where all parts are losses on logits."""
+        check_dense(embeddings=embeddings, labels=labels, prototypes=prototypes, logits=logits)
         total = labels.new_zeros((), dtype=torch.float32)
         for weight, (name, loss) in zip(self.weights, self.losses.items(), strict=True):
             if loss.kind == "logit":

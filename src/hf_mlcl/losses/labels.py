@@ -70,7 +70,9 @@ class LabelSets:
 
 
 def check_dense(**inputs: Any) -> None:
-    """Raise for inputs that are not dense tensors, by their names; None is left to the caller."""
+    """Raise for inputs that are not dense tensors, by their names; None only of labels: the rest may be left out."""
+    if "labels" in inputs and inputs["labels"] is None:
+        raise ValueError("labels are missing: give a tensor with the labels of every row.")
     for name, value in inputs.items():
         if value is not None and not isinstance(value, Tensor):
             raise ValueError(

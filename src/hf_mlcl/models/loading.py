@@ -19,6 +19,9 @@ LONGEST_MESSAGE = 800
 NAMED_WEIGHTS = 5
 """Weights that a message names."""
 
+WHERE = ("revision", "token", "cache_dir", "subfolder", "local_files_only")
+"""Arguments of ``from_pretrained`` that say where a model lies."""
+
 ARGUMENTS_OF_FILES = ("checkpoint_path", "pretrained", "pretrained_cfg", "pretrained_cfg_overlay", "cache_dir")
 """Arguments of timm's ``create_model`` that make it read files or download them."""
 
@@ -57,7 +60,28 @@ def load(auto: Any, name: str | os.PathLike[str], *, trust_remote_code: bool = F
         ) from error
     if isinstance(found, PreTrainedConfig):
         check_timm(found)
+        if not trust_remote_code:
+            check_kernels(name, **{key: kwargs[key] for key in WHERE if key in kwargs})
     return found
+
+
+def check_kernels(name: str | os.PathLike[str], **where: Any) -> None:
+    """Refuse a configuration that names attention of somebody's repository: its kernels are code that would run.
+
+    Args:
+        name: Folder or Hub id.
+        **where: ``revision``, ``token`` and the like.
+    """
+    left: list[tuple[str, Any]] = [("", PreTrainedConfig.get_config_dict(name, **where)[0])]
+    while left:
+        key, value = left.pop()
+        if isinstance(value, Mapping):
+            left += [(key if "_implementation" in key else str(inner), item) for inner, item in value.items()]
+        elif "_implementation" in key and isinstance(value, str) and "/" in value:
+            raise ValueError(
+                f"{os.fspath(name)} needs code of {value!r} ({key} in its config.json), which does not run unless you "
+                f"trust it: trust_remote_code=True"
+            )
 
 
 def check_timm(config: PreTrainedConfig) -> None:

@@ -7,13 +7,10 @@ from typing import Any
 
 from safetensors import SafetensorError
 from torch import nn
-from transformers import PreTrainedModel
+from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.dynamic_module_utils import custom_object_save
 
-from hf_mlcl.models.loading import check_weights, trust_backbone, unreadable_weights
-
-WHERE = ("revision", "token", "cache_dir", "subfolder", "local_files_only")
-"""Arguments of ``from_pretrained`` that say where a model lies."""
+from hf_mlcl.models.loading import WHERE, check_kernels, check_weights, trust_backbone, unreadable_weights
 
 
 class SharedModel:
@@ -54,8 +51,11 @@ class SharedModel:
         Raises:
             ValueError: If weights are missing, of another size or not of this model. It names them.
         """
+        where = {key: kwargs[key] for key in WHERE if key in kwargs}
         if trust_remote_code and name is not None:
-            trust_backbone(name, **{key: kwargs[key] for key in WHERE if key in kwargs})
+            trust_backbone(name, **where)
+        elif name is not None and not isinstance(kwargs.get("config"), PreTrainedConfig):  # as it was checked
+            check_kernels(name, **where)
         try:
             model, found = super().from_pretrained(  # type: ignore[misc]
                 name, *args, output_loading_info=True, ignore_mismatched_sizes=True, **kwargs

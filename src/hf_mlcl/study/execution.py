@@ -35,9 +35,13 @@ def run_experiment_of(run: Run, folder: Path) -> Mapping[str, Any]:
         Its ``metrics`` and ``seconds``, and all ``settings``, also those that the study file left as they are.
     """
     from hf_mlcl.experiments import build_experiment, run_experiment, study_recipe
+    from hf_mlcl.experiments.checkpoints import clear_broken_checkpoints
+    from hf_mlcl.training.checkpoints import last_whole_checkpoint
 
     _disable_progress_bars()
-    settings = {**QUIET, **run.arguments, "output_dir": str(folder), "resume_from_checkpoint": "last"}
+    clear_broken_checkpoints(folder)
+    resume = {"resume_from_checkpoint": "last"} if last_whole_checkpoint(folder) else {}
+    settings = {**QUIET, **run.arguments, "output_dir": str(folder), **resume}
     if settings.get("data_dir"):
         settings["data_dir"] = expanded(settings["data_dir"])
     result = run_experiment(*build_experiment(study_recipe(settings["corpus"]), settings))

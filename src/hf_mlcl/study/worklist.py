@@ -33,6 +33,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from numbers import Real
 from pathlib import Path
 from typing import Any, Literal
 
@@ -68,7 +69,7 @@ def read_json(path: Path, *keys: str) -> Any:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
-    except ValueError as error:
+    except (OSError, ValueError, RecursionError) as error:
         _warn_of_damage(path, str(error))
         return None
     missing = [key for key in keys if not isinstance(content, dict) or key not in content]
@@ -79,7 +80,15 @@ def read_json(path: Path, *keys: str) -> Any:
 
 def read_result(folder: Path) -> Any:
     """The result in a run's folder; None where there is none, or a damaged one: the run then counts as not done."""
-    return read_json(folder / "result.json", *RESULT_KEYS)
+    path = folder / "result.json"
+    result = read_json(path, *RESULT_KEYS)
+    if result is None:
+        return None
+    metrics = result["metrics"]
+    if not isinstance(metrics, dict) or not all(value is None or isinstance(value, Real) for value in metrics.values()):
+        _warn_of_damage(path, "its metrics are not numbers by name")
+        return None
+    return result
 
 
 @functools.cache  # once, however often it is looked at

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 from transformers import TrainerCallback
-from transformers.trainer_utils import get_last_checkpoint
 
+from hf_mlcl.training.checkpoints import last_whole_checkpoint
 from hf_mlcl.training.global_batch import sum_over_ranks
 
 IN_A_ROW = 3
@@ -38,20 +39,26 @@ class DivergenceWatch(TrainerCallback):
         self._in_a_row: Tensor | None = None
         self._first: Tensor | None = None
         self._since_log: Tensor | None = None
+        self._first_rate: Tensor = torch.zeros(())
+        self._rate = float("nan")
 
-    def add(self, loss: Tensor, step: int) -> None:
+    def add(self, loss: Tensor, step: int, optimizer: Any = None) -> None:
         """Take in the loss of a step, without waiting for the device.
 
         Args:
             loss: Of this rank.
             step: Its number, from 1.
+            optimizer: Whose learning rate the step takes; afterwards it has that of the next.
         """
+        self._rate = float(optimizer.param_groups[0]["lr"]) if optimizer is not None else float("nan")
         bad = (~torch.isfinite(loss.detach())).long()
         if self._in_a_row is None or self._first is None or self._since_log is None:
             self._in_a_row = self._first = self._since_log = torch.zeros_like(bad)
+            self._first_rate = torch.zeros_like(bad, dtype=torch.float32)
         given_up = self._in_a_row >= IN_A_ROW  # a later finite loss does not undo it before somebody has looked
         self._in_a_row = torch.where(given_up, self._in_a_row, (self._in_a_row + bad) * bad)
         self._first = torch.where(self._in_a_row == 1, step, self._first)
+        self._first_rate = torch.where(self._in_a_row == 1, self._rate, self._first_rate)
         self._since_log = self._since_log + bad
 
     def flush(self) -> dict[str, float]:
@@ -66,13 +73,15 @@ class DivergenceWatch(TrainerCallback):
         """Forget an earlier training."""
         self._reset()
 
-    def on_step_end(self, args: Any, state: Any, control: Any, optimizer: Any = None, **_: Any) -> None:
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Look every few steps."""
         if state.global_step % CHECKED_EVERY or self._in_a_row is None or self._first is None:
             return
         if int(sum_over_ranks((self._in_a_row >= IN_A_ROW).long())):
-            first = int(self._first) or state.global_step  # another rank's
-            raise _error(f"the loss is not a number since step {first}", _rate(optimizer), args.output_dir)
+            first, rate = int(self._first), float(self._first_rate)
+            if not first:  # another rank's
+                first, rate = state.global_step, self._rate
+            raise _error(f"the loss is not a number since step {first}", rate, args.output_dir)
 
     def check_weights(self, trainer: Any) -> None:
         """Raise where weights are not finite; all ranks call it.
@@ -88,19 +97,12 @@ class DivergenceWatch(TrainerCallback):
         bad = [(~torch.isfinite(weight.detach()).all()).to(trainer.args.device) for weight in weights]
         if bad and int(sum_over_ranks(torch.stack(bad).any().long())):
             what = f"weights are not numbers after step {trainer.state.global_step}"
-            raise _error(what, _rate(trainer.optimizer), trainer.args.output_dir)
-
-
-def _rate(optimizer: Any) -> float:
-    return float(optimizer.param_groups[0]["lr"]) if optimizer is not None else float("nan")
+            raise _error(what, self._rate, trainer.args.output_dir)
 
 
 def _error(what: str, rate: float, folder: str) -> TrainingDivergedError:
-    try:
-        last = get_last_checkpoint(folder)
-    except OSError:  # no folder yet
-        last = None
-    kept = f"The last checkpoint with good weights is {last}." if last else "There is no checkpoint of it."
+    last = last_whole_checkpoint(Path(folder))
+    kept = f"The last checkpoint with good weights is {last}." if last else "There is no whole checkpoint of it."
     return TrainingDivergedError(
         f"The training has diverged and was stopped: {what} (learning rate {rate:.3g}). {kept} Begin anew with a "
         "smaller learning_rate, with bf16 or without mixed precision in place of fp16, with gradient clipping "

@@ -263,7 +263,7 @@ class ContrastiveMultiLabelTrainer(Trainer):
         result = global_loss(self.loss, outputs, labels, real_rows)
         if model.training:
             self.statistics.add(result)
-            self.divergence.add(result.value, self.state.global_step + 1)
+            self.divergence.add(result.value, self.state.global_step + 1, self.optimizer)
         return (result.value, outputs) if return_outputs else result.value
 
     def _check_num_labels(self, labels: Tensor) -> None:
@@ -296,6 +296,31 @@ class ContrastiveMultiLabelTrainer(Trainer):
             if self.args.should_save:
                 shutil.rmtree(folder, ignore_errors=True)
             raise
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+        """HF's; weights of another size are an error that names the checkpoint."""
+        try:
+            super()._load_from_checkpoint(resume_from_checkpoint, model)
+        except RuntimeError as error:
+            if "size mismatch" not in str(error):
+                raise
+            raise ValueError(
+                f"The weights in {resume_from_checkpoint} do not fit the model: {' '.join(str(error).split())[:400]}"
+            ) from error
+
+    def _issue_warnings_after_load(self, load_result: Any) -> None:
+        """An error in place of HF's warnings: weights that a checkpoint lacks would stay as they were drawn."""
+        own = self.model.state_dict()
+        loaded = {weight.data_ptr() for name, weight in own.items() if name not in load_result.missing_keys}
+        # Tied weights are saved under one of their names.
+        missing = [name for name in load_result.missing_keys if name in own and own[name].data_ptr() not in loaded]
+        if missing or load_result.unexpected_keys:
+            found = {"missing": missing, "not of this model": list(load_result.unexpected_keys)}
+            said = "; ".join(f"{', '.join(names[:5])} {what}" for what, names in found.items() if names)
+            raise ValueError(
+                f"The weights of the checkpoint do not fit the model: {said}. Go on with a checkpoint of the same "
+                "model and loss, or begin anew."
+            )
 
     # Batches -------------------------------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ def no_space(*_, **__):
 
 def test_a_training_that_diverges_says_so_in_one_line(hf_mlcl, tmp_path, monkeypatch):
     add = DivergenceWatch.add
-    monkeypatch.setattr(DivergenceWatch, "add", lambda self, loss, step: add(self, loss * float("nan"), step))
+    monkeypatch.setattr(DivergenceWatch, "add", lambda self, loss, *rest: add(self, loss * float("nan"), *rest))
     (line,) = hf_mlcl(*TRAIN, "--output-dir", tmp_path, code=1).stderr.splitlines()
     assert line.startswith("hf-mlcl: The training has diverged and was stopped: the loss is not a number since step 1")
 

@@ -89,6 +89,8 @@ def run(
         shown = [(name, _number(known[name])) for name in SHOWN if _applies(name, splits, known)]
         print_pairs([("loss", training.loss), *shown, ("output_dir", training.output_dir)], title="training")
     if check:
+        if shows:
+            print(_plan(recipe, {**chosen, "corpus": data}, splits))
         return
     if strict and splits is None:
         splits = load_data(experiment, training, strict=True)
@@ -123,6 +125,18 @@ def run(
     if failure is not None:
         say(f"hf-mlcl: {failure}")
         raise typer.Exit(1) from failure
+
+
+def _plan(recipe: Any, chosen: Mapping[str, Any], splits: Any) -> str:
+    """Every setting with its origin, rows and steps."""
+    from hf_mlcl.data.facts import SplitSizes
+    from hf_mlcl.experiments.dry_run import dry_run
+
+    if splits is None:
+        return str(dry_run(recipe, chosen))
+    rows = SplitSizes(*(len(splits[name]) for name in ("train", "validation", "test")))
+    kind: Any = "image" if "image" in splits["train"].column_names else "text"
+    return str(dry_run(recipe, chosen, kind=kind, rows=rows))
 
 
 def _print_verdict(verdict: Mapping[str, Any]) -> None:

@@ -274,7 +274,7 @@ def _check_splits(data: DatasetDict) -> None:
 def _same(before: Mapping[str, Any] | None, settings: Mapping[str, Any]) -> bool:
     """Whether a training that was interrupted is the one that is wanted now."""
     now = json.loads(strict_json(settings))
-    passing = {"overwrite", "resume_from_checkpoint", "local_rank", DATA_FINGERPRINT}
+    passing = {"overwrite", "resume_from_checkpoint", "local_rank", DATA_FINGERPRINT, DATA_SOURCE}
     return before is not None and {**before, **dict.fromkeys(passing)} == {**now, **dict.fromkeys(passing)}
 
 

@@ -1,6 +1,7 @@
 """Settings for data of one's own follow from the data, the encoder and the machine."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ from datasets import ClassLabel, Dataset, DatasetDict, Features, List, Value
 from experiments.tiny import text_backbone
 from hf_mlcl import MLCLModel
 from hf_mlcl.data.own import OwnData
+from hf_mlcl.experiments import inputs
 from hf_mlcl.experiments.own import default_backbone, own_recipe
 
 
@@ -57,3 +59,16 @@ def test_pooling_is_what_the_models_own_files_say(tmp_path, stated, pooling):
         (folder / "1_Pooling").mkdir()
         (folder / "1_Pooling" / "config.json").write_text(json.dumps(stated))
     assert MLCLModel.from_backbone(folder, ["a", "b"], pooling="auto").config.pooling == pooling
+
+
+def test_models_in_the_cache_are_offered_by_name(monkeypatch):
+    class Repository:
+        def __init__(self, repo_id, repo_type):
+            self.repo_id, self.repo_type = repo_id, repo_type
+
+    repositories = [Repository("someone/encoder", "model"), Repository("someone/rows", "dataset")]
+    monkeypatch.setattr(inputs, "scan_cache_dir", lambda: SimpleNamespace(repos=repositories))
+    message = inputs._no_backbone("nowhere", OSError("no network"))
+    assert message.endswith("In the cache: someone/encoder.")
+    monkeypatch.setattr(inputs, "scan_cache_dir", lambda: 1 / 0)
+    assert "In the cache" not in inputs._no_backbone("nowhere", OSError("no network"))

@@ -87,6 +87,8 @@ def run(
     if shows:
         known = {**vars(training), **vars(experiment)}
         shown = [(name, _number(known[name])) for name in SHOWN if _applies(name, splits, known)]
+        if splits is not None and "backbone" not in chosen:
+            shown = [(name, f"{value}{_download(splits)}" if name == "backbone" else value) for name, value in shown]
         print_pairs([("loss", training.loss), *shown, ("output_dir", training.output_dir)], title="training")
     if check:
         if shows:
@@ -148,6 +150,17 @@ def _print_verdict(verdict: Mapping[str, Any]) -> None:
     if verdict:
         print_pairs(list(verdict["choices"].items()), title="\nchosen")
         print_pairs([(str(number), tip) for number, tip in enumerate(verdict["advice"], 1)], title="\nto try next")
+
+
+def _download(splits: Any) -> str:
+    """How much the backbone that was chosen for the user is, where it is to be downloaded."""
+    from huggingface_hub import try_to_load_from_cache
+
+    from hf_mlcl.experiments.own import default_backbone
+
+    name, megabytes = default_backbone("image" if "image" in splits["train"].column_names else "text")
+    here = any(isinstance(try_to_load_from_cache(name, file), str) for file in ("config.json", "model.safetensors"))
+    return "" if here else f" ({megabytes} MB to download, once)"
 
 
 def _applies(name: str, splits: Any, known: Mapping[str, Any]) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 
 from datasets import DatasetDict
 from huggingface_hub import constants as hub
+from huggingface_hub import scan_cache_dir
 from transformers import AutoTokenizer, BertConfig
 
 from hf_mlcl import MLCLConfig, MLCLModel
@@ -243,5 +244,14 @@ def _no_backbone(name: str, error: Exception) -> str:
         f"The backbone {name!r} is not available: {problem(error.__cause__ or error)}\n"
         f"Give --backbone a local folder with its weights and tokenizer, the name of a model on the Hub while you are "
         f"online, a timm architecture (with --backbone_weights FILE, or --pretrained False for random weights), or "
-        f"{SMALL_BACKBONE!r}: a small encoder that learns from nothing and needs no download."
+        f"{SMALL_BACKBONE!r}: a small encoder that learns from nothing and needs no download.{_cached_models()}"
     )
+
+
+def _cached_models() -> str:
+    """Models that earlier downloads have left, which need no network."""
+    try:
+        found = sorted(repo.repo_id for repo in scan_cache_dir().repos if repo.repo_type == "model")
+    except Exception:  # there is no cache, or one that cannot be read: then there is nothing to offer
+        return ""
+    return f" In the cache: {', '.join(found[:8])}{', …' if len(found) > 8 else ''}." if found else ""

@@ -10,7 +10,7 @@ from datasets import ClassLabel, Dataset, DatasetDict, Features, List, Value
 from experiments.tiny import text_backbone
 from hf_mlcl import MLCLModel
 from hf_mlcl.data.own import OwnData
-from hf_mlcl.experiments import inputs
+from hf_mlcl.experiments import build_experiment, inputs
 from hf_mlcl.experiments.own import default_backbone, own_recipe
 
 
@@ -32,6 +32,14 @@ def test_the_length_is_counted_in_tokens_of_the_encoder(tmp_path):
     assert own_recipe(data_of(20, words=40), "mine", folder).for_loss("reg")["max_length"] == 48  # 42 tokens
     assert own_recipe(data_of(20, words=400), "mine", folder).for_loss("reg")["max_length"] == 256
     assert own_recipe(data_of(20, words=40), "mine", "no/such").for_loss("reg")["max_length"] == 64  # 50 by its words
+
+
+@pytest.mark.parametrize("loss", ["reg", "zlpr"])
+def test_the_protocol_of_the_study_can_be_asked_for(tmp_path, loss):
+    recipe = own_recipe(data_of(20), "mine", "somewhere")
+    settings = {"protocol": "study", "loss": loss, "linear_epochs": 3, "output_dir": str(tmp_path), "use_cpu": True}
+    experiment, _ = build_experiment(recipe, settings)
+    assert (experiment.protocol, experiment.linear_epochs, experiment.prototype_init) == ("study", 3, "random")
 
 
 @pytest.mark.parametrize("kind", ["text", "image"])

@@ -130,8 +130,10 @@ def test_a_file_that_has_changed_on_the_disk_is_not_taken_and_not_deleted(server
 
 def test_a_file_that_is_untouched_is_not_read_again(server, tmp_path, monkeypatch):
     fetch(RemoteFile("file.bin", server.url), tmp_path, "")
-    monkeypatch.setattr(download, "_mismatch", None)
-    fetch(RemoteFile("file.bin", server.url), tmp_path, "")
+    monkeypatch.setattr(download, "_mismatch", None)  # what reads it
+    asked = len(server.ranges)
+    assert Path(fetch(RemoteFile("file.bin", server.url), tmp_path, "")).read_bytes() == CONTENT
+    assert len(server.ranges) == asked
 
 
 def test_a_file_from_before_is_written_down_at_its_first_use(server, tmp_path):

@@ -41,7 +41,6 @@ class Evaluated:
         classifier: Backbone and heads.
         test: Labels and decisions of the test rows.
         probabilities: Of the test rows.
-        frozen_probabilities: Those of the frozen encoder's classifier, where there was one.
     """
 
     metrics: dict[str, float]
@@ -49,7 +48,6 @@ class Evaluated:
     classifier: Any
     test: tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]
     probabilities: Array
-    frozen_probabilities: Array | None = None
 
 
 def evaluate_study(trainer: ContrastiveMultiLabelTrainer, inputs: Inputs, experiment: ExperimentArguments) -> Evaluated:
@@ -116,8 +114,7 @@ def evaluate_stages(
             metrics |= {f"{prefix}tuned_test_{name}": float(value) for name, value in scores.items()}
     thresholds = None if best.thresholds is None else best.thresholds.thresholds
     classifier = stage_classifier(trainer, inputs, experiment, best)
-    evaluated = _evaluated(inputs, classifier, metrics, test, probabilities, thresholds, single)
-    return dataclasses.replace(evaluated, frozen_probabilities=frozen[1])
+    return _evaluated(inputs, classifier, metrics, test, probabilities, thresholds, single)
 
 
 def stage_classifier(

@@ -29,10 +29,10 @@ from tqdm.auto import tqdm
 from hf_mlcl.evaluation.best import fit_best_heads
 from hf_mlcl.evaluation.config import LinearEvaluationConfig
 from hf_mlcl.evaluation.heads import GridHeads, GridScores, predict, score
-from hf_mlcl.evaluation.inputs import as_features, as_labels, as_passes
+from hf_mlcl.evaluation.inputs import as_labels, as_passes
 from hf_mlcl.evaluation.optimizer import BatchedOptimizer
 from hf_mlcl.metrics import multilabel_metrics
-from hf_mlcl.metrics._arrays import ArrayLike
+from hf_mlcl.metrics._arrays import ArrayLike, as_features
 
 LOWEST_LOGIT = -25.0
 """Where the gradient's sigmoid ends. At a learning rate of 1 logits fall below -100; their probabilities, and the

@@ -7,12 +7,10 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from hf_mlcl.evaluation.analysis import Neighbours
-from hf_mlcl.evaluation.inputs import as_features
 from hf_mlcl.files import whole_file
-from hf_mlcl.metrics._arrays import ArrayLike
+from hf_mlcl.metrics._arrays import ArrayLike, unit_rows
 
 TILE_ROWS = 16_384
 """Examples that queries are compared with at a time: memory grows with queries x tile and not with the index."""
@@ -35,7 +33,7 @@ class ExampleIndex:
     """
 
     def __init__(self, features: ArrayLike) -> None:
-        self.features = F.normalize(as_features(features, "features").float(), dim=1)
+        self.features = unit_rows(features, "features").float()
         if not len(self.features):
             raise ValueError("features has no rows: an index needs at least one example.")
 
@@ -50,7 +48,7 @@ class ExampleIndex:
             queries: Features (rows, size) from the same encoder.
             k: How many.
         """
-        q = F.normalize(as_features(queries, "queries").float(), dim=1)
+        q = unit_rows(queries, "queries").float()
         if q.shape[1] != self.features.shape[1]:
             raise ValueError(
                 f"queries has {q.shape[1]} numbers a row, but the index {self.features.shape[1]}: both must be "

@@ -8,7 +8,7 @@ from sklearn.metrics import f1_score
 
 from hf_mlcl import metrics
 from hf_mlcl.evaluation import choose_thresholds, cross_fitted_score, fit_temperature, tune_thresholds
-from hf_mlcl.evaluation.thresholds import CANDIDATES, _best_each, _best_shared, _Counts
+from hf_mlcl.evaluation.thresholds import CANDIDATES, _at_candidates, _best_each, _best_shared
 
 
 def scores_of(rng, rows=600, frequency=(0.4, 0.2, 0.08, 0.02), shift=-1.0):
@@ -28,10 +28,10 @@ def small_case(draw):
 @given(small_case())
 def test_counts_at_every_candidate_are_those_of_its_decisions(case):
     labels, p = case
-    counts = _Counts.of(labels, p)
+    counts = _at_candidates(labels, p)
     for index in range(0, len(CANDIDATES), 40):
         expected = metrics.LabelCounts.of(labels, metrics.decide(p, CANDIDATES[index]))
-        np.testing.assert_array_equal(counts.hits[index], expected.true_positives)
+        np.testing.assert_array_equal(counts.true_positives[index], expected.true_positives)
         np.testing.assert_array_equal(counts.predicted[index], expected.predicted)
         np.testing.assert_array_equal(counts.actual, expected.actual)
 
@@ -40,7 +40,7 @@ def test_counts_at_every_candidate_are_those_of_its_decisions(case):
 @settings(max_examples=30)
 def test_no_candidates_beat_those_that_are_found(case):
     labels, p = case
-    counts = _Counts.of(labels, p)
+    counts = _at_candidates(labels, p)
     some = range(0, len(CANDIDATES), 16)  # a subset that still separates all values of p
     own = CANDIDATES[_best_each(counts, "macro_f1", None)]
     best = metrics.f1(labels, metrics.decide(p, own))

@@ -27,7 +27,7 @@ from torch.nn import functional as F
 
 from hf_mlcl.evaluation.heads import GridHeads
 from hf_mlcl.evaluation.logistic import fit_logistic
-from hf_mlcl.evaluation.temperature import fit_temperature
+from hf_mlcl.evaluation.thresholds import fit_temperature
 
 STRENGTHS = tuple(10.0**exponent for exponent in np.arange(-3.0, 1.01, 0.5).tolist())
 """Weight decays that are tried, for features of variance 1 and the mean loss of a row."""
@@ -132,7 +132,9 @@ def fit_best_heads(
         kept[held_out] = False
         heads = fit(rows[kept], some, weight_decays, directions, 1e-4)
         logits[held_out] = _logits(heads, passes[0][rows[held_out]])
-    losses = np.reshape([_log_loss(logits[:, point], truth) for point in range(logits.shape[1])], (len(names), -1))
+    losses = np.reshape(
+        [F.binary_cross_entropy_with_logits(each, truth.to(each)).item() for each in logits.unbind(1)], (len(names), -1)
+    )
     prior, best = divmod(int(np.nanargmin(losses)), len(weight_decays))
     heads = fit(torch.arange(len(labels)), every, [weight_decays[best]], directions[prior : prior + 1], 1e-8)
     weight = heads.weight[0, 0].cpu() / scale
@@ -152,11 +154,6 @@ def _logits(heads: GridHeads, x: Tensor) -> Tensor:
     """Logits (rows, grid points, labels)."""
     flat = torch.addmm(heads.bias.flatten(), x.to(heads.weight), heads.weight.flatten(0, 2).T)
     return flat.view(len(x), heads.bias.shape[0], heads.bias.shape[2]).cpu()
-
-
-def _log_loss(logits: Tensor, labels: Tensor) -> float:
-    """Mean over rows and labels."""
-    return float(F.binary_cross_entropy_with_logits(logits, labels.to(logits)))
 
 
 def _contrast(directions: Tensor) -> Tensor:

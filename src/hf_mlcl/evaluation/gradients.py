@@ -48,11 +48,6 @@ class GradientStudy:
         """Positive Regularisation Ratio: the share of positive pairs that are pushed apart without the regulariser."""
         return self.repelled / max(self.positives, 1)
 
-    @property
-    def wrong_share(self) -> float:
-        """Share of the gradient on positive pairs that points in the wrong direction, without the regulariser."""
-        return self.wrong / max(self.attraction + self.wrong, 1e-300)
-
 
 def gradient_study(
     embeddings: ArrayLike,
@@ -77,9 +72,9 @@ def gradient_study(
         (4, 0.0)
     """
     batch = _batch(embeddings, labels, prototypes)
-    without, with_regulariser = _losses(prototypes, temperature, alpha)
-    target, pull = without.pairs(*batch)
-    regularised = with_regulariser.pairs(*batch).attraction
+    plain, reg = (_AmongInstances, _RegularisedAmongInstances) if prototypes is None else (WithoutRegLoss, RegLoss)
+    target, pull = plain(temperature, alpha).pairs(*batch)
+    regularised = reg(temperature, alpha).pairs(*batch).attraction
     positive = target > 0
     anchors = max(int(positive.any(1).sum()), 1)
     on_positives = pull[positive]
@@ -108,24 +103,17 @@ def prr_by_temperature(
     PRR depends on who is compared with whom, hence on the batch size: rows are shuffled and cut into batches, and the
     last, incomplete one is dropped as in training (unless it is the only one). All positive pairs count alike.
 
-    Args:
-        embeddings: Raw embeddings (rows, size).
-        labels: Multi-hot labels (rows, labels).
-        temperatures: One or more.
-        prototypes: See `gradient_study`.
-        alpha: See `gradient_study`.
-        batch_size: Rows a batch; the study trains text with 256 and images with 64.
-        seed: Of the shuffling.
+    The study trains text with batches of 256 and images with 64. The other arguments are those of `gradient_study`.
 
     Returns:
-        One ratio a temperature, NaN if there is no positive pair.
+        One ratio per temperature, NaN if there is no positive pair.
     """
     x, y, c = _batch(embeddings, labels, prototypes)
     order = torch.randperm(len(x), generator=torch.Generator().manual_seed(seed))
     batches = [b for b in torch.split(order, batch_size) if len(b) == min(batch_size, len(x))]
     ratios = []
     for temperature in temperatures:
-        loss, _ = _losses(prototypes, temperature, alpha)
+        loss = (_AmongInstances if prototypes is None else WithoutRegLoss)(temperature, alpha)
         parts = [loss.parts(x[rows], y[rows], c, statistics=True).counts for rows in batches]
         positives, raised = (float(sum(getattr(counts, name) for counts in parts)) for name in ("positives", "raised"))
         ratios.append(raised / positives if positives else np.nan)
@@ -142,15 +130,9 @@ def _batch(
     return x, y, None if prototypes is None else torch.as_tensor(as_array(prototypes)).double()
 
 
-def _losses(prototypes: ArrayLike | None, temperature: float, alpha: float) -> tuple[WithoutRegLoss, WithoutRegLoss]:
-    """`wo_reg` and `reg`, among instances alone where there are no prototypes."""
-    plain, regularised = (_Plain, _Regularised) if prototypes is None else (WithoutRegLoss, RegLoss)
-    return plain(temperature, alpha), regularised(temperature, alpha)
-
-
-class _Plain(WithoutRegLoss):
+class _AmongInstances(WithoutRegLoss):
     uses_prototypes = False
 
 
-class _Regularised(RegLoss):
+class _RegularisedAmongInstances(RegLoss):
     uses_prototypes = False

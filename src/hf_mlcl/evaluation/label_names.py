@@ -42,12 +42,9 @@ def name_priors(
         templates: Sentences with ``{}`` where the name goes.
 
     Examples:
-        >>> import torch
         >>> lengths = lambda texts: torch.tensor([[float(len(text))] for text in texts])
-        >>> name_priors(["joy", "deep_sorrow"], lengths, templates=["{}", "It is {}."])
-        {'{}': tensor([[ 3.],
-                [11.]]), 'It is {}.': tensor([[10.],
-                [18.]])}
+        >>> name_priors(["joy", "deep_sorrow"], lengths, templates=["It is {}."])["It is {}."].tolist()
+        [[10.0], [18.0]]
     """
     check_templates(templates)
     names = [readable(name) for name in label_names]

@@ -29,10 +29,9 @@ from tqdm.auto import tqdm
 from hf_mlcl.evaluation.best import fit_best_heads
 from hf_mlcl.evaluation.config import LinearEvaluationConfig
 from hf_mlcl.evaluation.heads import GridHeads, GridScores, predict, score
-from hf_mlcl.evaluation.inputs import as_labels, as_passes
 from hf_mlcl.evaluation.optimizer import BatchedOptimizer
 from hf_mlcl.metrics import multilabel_metrics
-from hf_mlcl.metrics._arrays import ArrayLike, as_features
+from hf_mlcl.metrics._arrays import ArrayLike, as_features, as_multi_hot, as_tensor
 
 LOWEST_LOGIT = -25.0
 """Where the gradient's sigmoid ends. At a learning rate of 1 logits fall below -100; their probabilities, and the
@@ -61,7 +60,7 @@ class LinearEvaluationResult:
 
     Attributes:
         metrics: ``validation_...`` and, where test features were given, ``test_...`` metrics.
-        choices: One `LabelChoice` a label.
+        choices: One `LabelChoice` per label.
         curves: Learning curves: ``epoch`` (points,), and for each point and grid point (points, grid points)
             ``train_loss`` (on some batches of that epoch), ``validation_loss``, ``validation_macro_f1`` and
             ``validation_micro_f1``. Empty for ``protocol="best"``, which has no epochs.
@@ -119,7 +118,7 @@ def linear_evaluate(
         test_labels: Their labels.
         config: The grid and how to train; the study's for AAPD and BGC if not given.
         device: Where to train; the first GPU if there is one, by default.
-        progress: Whether to show a progress bar.
+        progress: Whether to show a bar.
         priors: With ``protocol="best"``: where heads may shrink to; see `fit_best_heads`.
         trained_on_these: With ``protocol="best"``: whether the encoder has seen the training rows, so that validation
             rows choose the strength; of an encoder that has not, cross-validation on the training rows does.
@@ -140,9 +139,9 @@ def linear_evaluate(
     """
     config = config or LinearEvaluationConfig()
     device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    passes = as_passes(train_features, "train_features")
+    passes = _passes(train_features, "train_features")
     rows, size = passes[0].shape
-    labels = as_labels(train_labels, "train_labels", rows)
+    labels = _labels(train_labels, "train_labels", rows)
     splits = {"validation": _split("validation", validation_features, validation_labels, size, labels.shape[1])}
     if test_features is not None and test_labels is not None:
         splits["test"] = _split("test", test_features, test_labels, size, labels.shape[1])
@@ -193,7 +192,36 @@ def _split(name: str, features: ArrayLike, labels: ArrayLike, size: int, width: 
     x = as_features(features, f"{name}_features", size)
     if len(x) == 0:
         raise ValueError(f"`{name}_features` has no rows: there is nothing to score. Is the {name} split empty?")
-    return x, as_labels(labels, f"{name}_labels", len(x), width)
+    return x, _labels(labels, f"{name}_labels", len(x), width)
+
+
+def _passes(values: ArrayLike | Sequence[ArrayLike], name: str) -> list[Tensor]:
+    """One or several passes over the training features, each (rows, size).
+
+    Several come as an array (passes, rows, size) or as a list of matrices, which may lie on disk (`numpy.memmap`).
+    """
+    if isinstance(values, list | tuple) and values and getattr(values[0], "ndim", 1) == 2:
+        passes = [as_features(item, name) for item in values]
+    else:
+        x = values if isinstance(values, Tensor) else as_tensor(values, name)
+        passes = [as_features(item, name) for item in (x if x.dim() == 3 else [x])]
+    if not passes or any(item.shape != passes[0].shape for item in passes):
+        shapes = [tuple(item.shape) for item in passes]
+        raise ValueError(f"the passes of `{name}` must all have the same rows and size, but have shapes {shapes}.")
+    if len(passes[0]) == 0:
+        raise ValueError(f"`{name}` has no rows: there is nothing to learn from.")
+    return passes
+
+
+def _labels(values: ArrayLike, name: str, rows: int, width: int | None = None) -> Tensor:
+    labels = torch.from_numpy(as_multi_hot(values, name))
+    if labels.shape[1] == 0:
+        raise ValueError(f"`{name}` has shape {tuple(labels.shape)}: there must be a column for each label.")
+    if len(labels) != rows:
+        raise ValueError(f"`{name}` has {len(labels)} rows, but the features have {rows}.")
+    if width is not None and labels.shape[1] != width:
+        raise ValueError(f"`{name}` has {labels.shape[1]} labels, but `train_labels` has {width}.")
+    return labels
 
 
 @torch.no_grad()

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from hf_mlcl.evaluation.analysis import Neighbours
 from hf_mlcl.files import whole_file
 from hf_mlcl.metrics._arrays import ArrayLike, unit_rows
 
 TILE_ROWS = 16_384
 """Examples that queries are compared with at a time: memory grows with queries x tile and not with the index."""
+
+
+class Neighbours(NamedTuple):
+    """The examples nearest to each query: `rows` and their cosine `similarity`, both (queries, k), nearest first."""
+
+    rows: npt.NDArray[np.int64]
+    similarity: npt.NDArray[np.float64]
 
 
 class ExampleIndex:

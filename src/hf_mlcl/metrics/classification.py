@@ -1,8 +1,8 @@
 """Metrics of decisions: what was predicted against what is true.
 
-All of them are functions of four numbers per label (`LabelCounts`), which one pass over the matrices gives. scikit-learn
-has these metrics too and the tests hold every one to it; it goes through sparse matrices, which at the 781,000 x 103
-decisions of RCV1 costs gigabytes.
+All are functions of four numbers per label (`LabelCounts`), which one pass over the matrices gives. scikit-learn has
+them too and the tests hold every one to it; it goes through sparse matrices, which at the 781,000 x 103 decisions of
+RCV1 costs gigabytes.
 """
 
 from __future__ import annotations
@@ -63,8 +63,9 @@ class LabelCounts:
 
     def pooled(self) -> LabelCounts:
         """The counts of all labels together, as of one label: micro averages are taken over it."""
-        sums = (count.sum(keepdims=True) for count in (self.true_positives, self.predicted, self.actual))
-        return LabelCounts(*sums, self.rows)
+        counts = self.true_positives, self.predicted, self.actual
+        hits, predicted, actual = (count.sum(-1, keepdims=True) for count in counts)
+        return LabelCounts(hits, predicted, actual, self.rows)
 
 
 def _multi_hot(labels: ArrayLike, predictions: ArrayLike) -> tuple[BoolArray, BoolArray]:

@@ -6,9 +6,10 @@ import hf_mlcl.metrics.evaluate_module
 
 
 class AlignmentUniformity(hf_mlcl.metrics.evaluate_module.Module):
-    """Alignment is the mean squared distance of two examples that carry exactly the same labels (examples without a
-    label form no pair); uniformity is the logarithm of the mean of exp(-t d^2) over all pairs. Features are
-    L2-normalised first.
+    """Alignment and uniformity of a feature space, on L2-normalised features.
+
+    Alignment is the mean squared distance of two examples that carry exactly the same labels (examples without a label
+    form no pair); uniformity is the logarithm of the mean of exp(-t d^2) over all pairs.
 
     Args:
         predictions: For each example a row with its features.
@@ -16,7 +17,7 @@ class AlignmentUniformity(hf_mlcl.metrics.evaluate_module.Module):
         t: Sharpness of the kernel, 2 in the study.
         max_rows: Measure uniformity on at most this many examples; None takes all.
 
-    Returns: alignment, uniformity: Floats, lower is better; alignment is NaN where no two examples have the same labels.
+    Returns: alignment, uniformity: Lower is better; alignment is NaN where no two examples have the same labels.
     """
 
     predictions_type = "float64"

@@ -6,8 +6,9 @@ import hf_mlcl.metrics.evaluate_module
 
 
 class MeanAveragePrecision(hf_mlcl.metrics.evaluate_module.Module):
-    """The mean over labels of average precision: how well each label's scores rank the examples that carry it before
-    the others. Examples with equal scores share a rank, as in scikit-learn.
+    """The mean over labels of average precision: how well its scores rank the examples that carry it before the others.
+
+    Examples with equal scores share a rank, as in scikit-learn.
 
     Args:
         predictions: For each example a row with a score for each label: logits or probabilities.

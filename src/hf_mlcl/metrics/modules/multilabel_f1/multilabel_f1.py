@@ -6,9 +6,10 @@ import hf_mlcl.metrics.evaluate_module
 
 
 class MultilabelF1(hf_mlcl.metrics.evaluate_module.Module):
-    """F1, precision and recall of multi-label predictions. Micro averages pool all decisions, macro averages give every
-    label the same weight: rare labels show in the macro average only. A label that is neither predicted nor present
-    counts 0, as in scikit-learn with `zero_division=0`.
+    """F1, precision and recall of multi-label predictions.
+
+    Micro averages pool all decisions, macro averages give every label the same weight: rare labels show in the macro
+    average only. A label that is neither predicted nor present counts 0, as in scikit-learn with `zero_division=0`.
 
     Args:
         predictions: For each example a row with a 0 or 1 for each label.

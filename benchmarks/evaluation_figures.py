@@ -118,9 +118,8 @@ def main() -> None:
         papers.labels["validation"][:BATCH],
         unregularised["arXiv"].prototypes,
     )
-    print(
-        f"gradient study: PRR {study.prr:.3f}, wrong share {study.wrong / (study.attraction + study.wrong):.3f}, pull {study.attraction:.3f}"
-    )
+    wrong_share = study.wrong / (study.attraction + study.wrong)
+    print(f"gradient study: PRR {study.prr:.3f}, wrong share {wrong_share:.3f}, pull {study.attraction:.3f}")
     print(f"  push on positives {study.wrong:.3f} -> {study.wrong_regularised:.3f}, on negatives {study.repulsion:.3f}")
     save("gradient_study", drawings.draw_gradient_study(study))
 

@@ -21,6 +21,8 @@ from hf_mlcl.models.modeling import MLCLModel
 from hf_mlcl.models.sharing import SharedModel
 
 Classifier = TypeVar("Classifier", bound="_LinearHeadsClassifier")
+LARGEST_LOGIT = 80.0
+"""Beyond it nothing changes but that exp(-logit), as HF's pipelines compute it, overflows in float32."""
 
 
 class LinearHeads(nn.Module):
@@ -66,11 +68,11 @@ class _LinearHeadsClassifier(SharedModel, PreTrainedModel):
 
     @classmethod
     def from_encoder(cls: type[Classifier], encoder: MLCLModel, weight: Tensor, bias: Tensor) -> Classifier:
-        """A classifier of a trained encoder's features.
+        """A classifier of a trained encoder's features: a copy of its backbone, with heads of a linear evaluation.
 
         Args:
-            encoder: The encoder; its backbone is copied, projection and prototypes are left behind.
-            weight: Of the heads, (heads, labels, features), as a linear evaluation gives it.
+            encoder: Its projection and prototypes are left behind.
+            weight: Of the heads (heads, labels, features).
             bias: (heads, labels).
         """
         config = copy.deepcopy(encoder.config)
@@ -95,11 +97,10 @@ class _LinearHeadsClassifier(SharedModel, PreTrainedModel):
         thresholds: DecisionRule | Mapping[str, float] | Sequence[float] | float | None = None,
         temperature: float = 1.0,
     ) -> None:
-        """Put into the configuration how probabilities are scaled and from where on a label counts as predicted.
+        """Put into the configuration how probabilities are scaled and which of them give a label.
 
-        Both are saved with the model. They replace what a former call has set, and both speak of the probabilities that
-        the linear evaluation gives, at temperature 1: thresholds move along with the temperature, so that it changes
-        probabilities and never decisions.
+        This replaces what a former call has set, and speaks of the probabilities that the linear evaluation gives:
+        thresholds move along with the temperature, so that it changes probabilities and never decisions.
 
         Args:
             thresholds: A rule, such as `tune_thresholds` finds; or numbers, one for all, one per label, or by the names
@@ -131,15 +132,16 @@ class _LinearHeadsClassifier(SharedModel, PreTrainedModel):
         config.thresholds, config.single_label = None if thresholds is None else cuts, rule.single_label
         config.logit_temperature = float(rule.temperature * temperature)
 
-    def _logits_and_loss(self, inputs: dict[str, Tensor | None], labels: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    def _loss_and_logits(self, labels: Tensor | None, **inputs: Tensor | None) -> tuple[Tensor | None, Tensor]:
         given: dict[str, Any] = {name: value for name, value in inputs.items() if value is not None}
         features = represent(self.backbone(**given), given.get("attention_mask"), self.config.pooling)
         logits = self.heads(features.to(self.heads.weight.dtype)) / self.config.logit_temperature
-        if labels is None:
-            return logits, None
-        if self.config.problem_type == "single_label_classification":
-            return logits, self.cross_entropy(logits, labels)
-        return logits, F.binary_cross_entropy_with_logits(logits, labels.to(logits.dtype))
+        loss = None
+        if labels is not None and self.config.problem_type == "single_label_classification":
+            loss = self.cross_entropy(logits, labels)
+        elif labels is not None:
+            loss = F.binary_cross_entropy_with_logits(logits, labels.to(logits.dtype))
+        return loss, logits if self.training else logits.clamp(-LARGEST_LOGIT, LARGEST_LOGIT)
 
 
 class MLCLForSequenceClassification(_LinearHeadsClassifier):
@@ -171,14 +173,14 @@ class MLCLForSequenceClassification(_LinearHeadsClassifier):
         It is binary cross-entropy with multi-hot labels; with ``problem_type="single_label_classification"`` in the
         configuration, cross-entropy with class ids (batch,) or one-hot rows.
         """
-        inputs = {
-            "input_ids": input_ids,
-            "attention_mask": attention_mask,
-            "token_type_ids": token_type_ids,
-            "position_ids": position_ids,
-            "inputs_embeds": inputs_embeds,
-        }
-        logits, loss = self._logits_and_loss(inputs, labels)
+        loss, logits = self._loss_and_logits(
+            labels,
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            token_type_ids=token_type_ids,
+            position_ids=position_ids,
+            inputs_embeds=inputs_embeds,
+        )
         return SequenceClassifierOutput(loss=loss, logits=logits)
 
 
@@ -196,12 +198,8 @@ class MLCLForImageClassification(_LinearHeadsClassifier):
     """
 
     def forward(self, pixel_values: Tensor | None = None, labels: Tensor | None = None) -> ImageClassifierOutput:
-        """Logits of every label, and their loss where labels are given.
-
-        It is binary cross-entropy with multi-hot labels; with ``problem_type="single_label_classification"`` in the
-        configuration, cross-entropy with class ids (batch,) or one-hot rows.
-        """
-        logits, loss = self._logits_and_loss({"pixel_values": pixel_values}, labels)
+        """Logits of every label, and their loss where labels are given, as of texts."""
+        loss, logits = self._loss_and_logits(labels, pixel_values=pixel_values)
         return ImageClassifierOutput(loss=loss, logits=logits)
 
 

@@ -80,6 +80,15 @@ def test_a_single_label_classifier_has_the_cross_entropy_of_class_ids_and_of_one
         model(input_ids=IDS, labels=torch.arange(9))
 
 
+def test_the_largest_of_large_logits_stays_the_most_probable_of_a_single_label_classifier():
+    model = classifier()
+    model.config.problem_type = "single_label_classification"
+    with torch.no_grad():
+        model.heads.weight.zero_()
+        model.heads.bias[:] = torch.tensor([90.0, 100.0, 95.0])
+    assert model(input_ids=IDS).logits.softmax(1).argmax(1).tolist() == [1] * 9
+
+
 def test_a_multi_label_classifier_has_the_binary_cross_entropy_of_multi_hot_rows():
     model, labels = classifier(), torch.rand(9, 3) < 0.4
     output = model(input_ids=IDS, labels=labels)

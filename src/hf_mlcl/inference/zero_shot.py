@@ -1,4 +1,4 @@
-"""Labels by similarity to prototypes: no linear head, no further training."""
+"""Labels by prototypes: no classifier, and no training for labels that come later."""
 
 from __future__ import annotations
 
@@ -20,13 +20,12 @@ class PrototypeClassifier:
 
     Args:
         encoder: Encodes texts or images.
-        prototypes: One vector a label.
+        prototypes: One vector per label.
         space: Where they live: among the projected ``"embeddings"``, as learned prototypes do, or among the
             ``"features"``, as means of examples do.
-        label_names: The labels, a name a prototype; those of the encoder if not given.
+        label_names: One name per prototype; those of the encoder if not given.
 
     Examples:
-        >>> import torch
         >>> from transformers import BertConfig
         >>> from hf_mlcl import MLCLConfig, MLCLModel
         >>> from hf_mlcl.data import word_tokenizer
@@ -34,8 +33,6 @@ class PrototypeClassifier:
         >>> backbone = BertConfig(vocab_size=9, hidden_size=16, num_hidden_layers=1, num_attention_heads=2)
         >>> model = MLCLModel(MLCLConfig(backbone_config=backbone, id2label={0: "cat", 1: "dog"}))
         >>> classify = PrototypeClassifier.from_model(Encoder(model, tokenizer))
-        >>> classify.similarities(["a cat", "a dog", "a cat"]).shape
-        torch.Size([3, 2])
         >>> sorted(found["label"] for found in classify("a cat"))
         ['cat', 'dog']
         >>> examples = PrototypeClassifier.from_examples(classify.encoder, ["a cat", "a dog"], [[1, 0], [0, 1]])
@@ -52,7 +49,9 @@ class PrototypeClassifier:
     ) -> None:
         if space not in ("embeddings", "features"):
             raise ValueError(f"space must be 'embeddings' or 'features', got {space!r}.")
-        names = _names_of(encoder) if label_names is None else list(label_names)
+        config = encoder.model.config
+        known = [config.id2label[i] for i in range(config.num_labels)]
+        names = known if label_names is None else list(label_names)
         if isinstance(label_names, str) or len(set(names)) != len(names):
             raise ValueError(f"label_names must be a list of different names, one per label; got {label_names!r}.")
         if prototypes.ndim != 2 or len(prototypes) != len(names):
@@ -60,11 +59,8 @@ class PrototypeClassifier:
             raise ValueError(
                 f"prototypes must have a row for each of the {len(names)} labels, got {tuple(prototypes.shape)}.{hint}"
             )
-        self.encoder = encoder
-        self.label_names = names
-        """The labels, in the order of the columns of `similarities`."""
+        self.encoder, self.space, self.label_names = encoder, space, names
         self.prototypes = F.normalize(prototypes.detach().float().cpu(), dim=1)
-        self.space = space
 
     @classmethod
     def from_model(cls, encoder: Encoder) -> PrototypeClassifier:
@@ -84,24 +80,18 @@ class PrototypeClassifier:
             encoder: Encodes texts or images.
             inputs: Texts or images.
             labels: Their multi-hot labels (rows, labels). A label without an example scores 0.
-            label_names: The labels, in the order of the columns. They need not be those that the encoder was trained
-                for, which they are if not given.
+            label_names: Of the columns; need not be labels that the encoder was trained for, but are if not given.
         """
         means = torch.from_numpy(label_centroids(encoder.features(inputs), labels))
         return cls(encoder, means, "features", label_names)
 
     def similarities(self, inputs: Inputs) -> Tensor:
-        """Cosine similarities (rows, labels)."""
+        """Cosine similarities (rows, labels), columns in the order of `label_names`."""
         vectors = self.encoder.features(inputs) if self.space == "features" else self.encoder.embeddings(inputs)
         return F.normalize(vectors, dim=1) @ self.prototypes.T
 
     def __call__(self, inputs: Inputs, top_k: int | None = None) -> Any:
-        """Labels and scores, best first, as pipelines give them: a list of dicts, or one for each input of a list.
-
-        Args:
-            inputs: A text or an image, or several.
-            top_k: Only the best so many; None for all.
-        """
+        """Labels and scores, the `top_k` best first, as pipelines give them: a list of dicts, or one per input."""
         names = self.label_names
         if top_k is not None and not 1 <= top_k <= len(names):
             raise ValueError(f"top_k must lie between 1 and the number of labels, {len(names)}; got {top_k}.")
@@ -111,9 +101,3 @@ class PrototypeClassifier:
             for ids, row in zip(order.tolist(), scores.tolist(), strict=True)
         ]
         return found[0] if is_single(inputs) else found
-
-
-def _names_of(encoder: Encoder) -> list[str]:
-    """The labels that an encoder was trained for."""
-    config = encoder.model.config
-    return [config.id2label[i] for i in range(config.num_labels)]

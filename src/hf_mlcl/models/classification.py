@@ -22,7 +22,7 @@ from hf_mlcl.models.sharing import SharedModel
 
 Classifier = TypeVar("Classifier", bound="_LinearHeadsClassifier")
 LARGEST_LOGIT = 80.0
-"""Beyond it nothing changes but that exp(-logit), as HF's pipelines compute it, overflows in float32."""
+"""Beyond it a sigmoid does not change, but exp(-logit), as HF's pipelines compute it, overflows in float32."""
 
 
 class LinearHeads(nn.Module):
@@ -77,10 +77,10 @@ class _LinearHeadsClassifier(SharedModel, PreTrainedModel):
         """
         config = copy.deepcopy(encoder.config)
         config.num_heads = len(weight)
-        expected = (config.num_labels, feature_size(encoder.backbone))
-        if tuple(weight.shape[1:]) != expected or tuple(bias.shape) != tuple(weight.shape[:2]):
+        labels, size = config.num_labels, feature_size(encoder.backbone)
+        if tuple(weight.shape[1:]) != (labels, size) or tuple(bias.shape) != tuple(weight.shape[:2]):
             raise ValueError(
-                f"weight must have shape (heads, {expected[0]}, {expected[1]}) and bias (heads, {expected[0]}); "
+                f"weight must have shape (heads, {labels}, {size}) and bias (heads, {labels}); "
                 f"got {tuple(weight.shape)} and {tuple(bias.shape)}."
             )
         model = cls(config)
@@ -110,8 +110,8 @@ class _LinearHeadsClassifier(SharedModel, PreTrainedModel):
         Examples:
             >>> from transformers import BertConfig
             >>> backbone = BertConfig(vocab_size=50, hidden_size=16, num_hidden_layers=1, num_attention_heads=2)
-            >>> encoder = MLCLModel(MLCLConfig(backbone_config=backbone, id2label={0: "sport", 1: "music"}))
-            >>> model = MLCLForSequenceClassification.from_encoder(encoder, torch.zeros(1, 2, 16), torch.zeros(1, 2))
+            >>> config = MLCLConfig(backbone_config=backbone, id2label={0: "sport", 1: "music"})
+            >>> model = MLCLForSequenceClassification(config)
             >>> model.calibrate({"music": 0.2}, temperature=2.0)  # 0.2 is a logit of -1.386; 1 / 3 is half of it
             >>> [round(value, 4) for value in model.config.thresholds], model.config.logit_temperature
             ([0.5, 0.3333], 2.0)
@@ -119,10 +119,9 @@ class _LinearHeadsClassifier(SharedModel, PreTrainedModel):
         config = self.config
         if isinstance(thresholds, Mapping):
             names = [config.id2label[i] for i in range(config.num_labels)]
-            unknown = [name for name in thresholds if name not in names]
-            if unknown:
+            for name in thresholds.keys() - set(names):
                 raise ValueError(
-                    f"thresholds name {unknown[0]!r}, which is no label of this model: it has {', '.join(names)}."
+                    f"thresholds name {name!r}, which is no label of this model: it has {', '.join(names)}."
                 )
             thresholds = [thresholds.get(name, 0.5) for name in names]
         rule = thresholds
@@ -136,11 +135,9 @@ class _LinearHeadsClassifier(SharedModel, PreTrainedModel):
         given: dict[str, Any] = {name: value for name, value in inputs.items() if value is not None}
         features = represent(self.backbone(**given), given.get("attention_mask"), self.config.pooling)
         logits = self.heads(features.to(self.heads.weight.dtype)) / self.config.logit_temperature
-        loss = None
-        if labels is not None and self.config.problem_type == "single_label_classification":
-            loss = self.cross_entropy(logits, labels)
-        elif labels is not None:
-            loss = F.binary_cross_entropy_with_logits(logits, labels.to(logits.dtype))
+        if self.config.problem_type == "single_label_classification":
+            return None if labels is None else self.cross_entropy(logits, labels), logits
+        loss = None if labels is None else F.binary_cross_entropy_with_logits(logits, labels.to(logits.dtype))
         return loss, logits if self.training else logits.clamp(-LARGEST_LOGIT, LARGEST_LOGIT)
 
 
@@ -168,10 +165,9 @@ class MLCLForSequenceClassification(_LinearHeadsClassifier):
         inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
     ) -> SequenceClassifierOutput:
-        """Logits of every label, and their loss where labels are given.
+        """Logits, and their loss: binary cross-entropy with multi-hot labels.
 
-        It is binary cross-entropy with multi-hot labels; with ``problem_type="single_label_classification"`` in the
-        configuration, cross-entropy with class ids (batch,) or one-hot rows.
+        With the problem type ``single_label_classification`` it is cross-entropy with class ids or one-hot rows.
         """
         loss, logits = self._loss_and_logits(
             labels,
@@ -185,10 +181,7 @@ class MLCLForSequenceClassification(_LinearHeadsClassifier):
 
 
 class MLCLForImageClassification(_LinearHeadsClassifier):
-    """Classifies images.
-
-    It runs in ``pipeline("image-classification", top_k=number of labels)``, which gives the probability of every label,
-    and in ``pipeline("multilabel-image-classification")``, which gives the labels that reach their thresholds.
+    """Classifies images, in the pipelines ``image-classification`` and ``multilabel-image-classification``.
 
     Examples:
         >>> encoder = MLCLModel.from_backbone("resnet10t", ["cat", "dog"], pretrained=False)
@@ -198,7 +191,7 @@ class MLCLForImageClassification(_LinearHeadsClassifier):
     """
 
     def forward(self, pixel_values: Tensor | None = None, labels: Tensor | None = None) -> ImageClassifierOutput:
-        """Logits of every label, and their loss where labels are given, as of texts."""
+        """Logits, and their loss as of texts."""
         loss, logits = self._loss_and_logits(labels, pixel_values=pixel_values)
         return ImageClassifierOutput(loss=loss, logits=logits)
 

@@ -25,7 +25,24 @@ Labels = list[dict[str, Any]]
 """Of one text or image: ``{"label": ..., "score": ...}`` for each label it is given, most probable first."""
 
 
-class MultiLabelTextClassificationPipeline(TextClassificationPipeline):
+class _Decides:
+    model: Any
+
+    def postprocess(self, model_outputs: Any) -> Labels:
+        """The labels that a text or an image is given."""
+        config = self.model.config
+        scores = probabilities_of(model_outputs["logits"][:1], config).numpy()
+        if not np.isfinite(scores).all():
+            raise ValueError(
+                "The scores of the model are not finite: its weights hold NaN or infinite values, or its dtype has too "
+                "small a range for them (float16). Load another copy, or pass dtype='float32'."
+            )
+        given = DecisionRule.of(config).decide(scores)[0]
+        order = np.argsort(-scores[0], kind="stable")
+        return [{"label": config.id2label[int(i)], "score": scores[0, i].item()} for i in order if given[i]]
+
+
+class MultiLabelTextClassificationPipeline(_Decides, TextClassificationPipeline):
     """``pipeline("multilabel-text-classification")``: the labels of a text, perhaps none.
 
     Texts longer than the tokenizer's ``model_max_length`` are cut; the tokenizer's arguments may be passed along.
@@ -54,12 +71,8 @@ class MultiLabelTextClassificationPipeline(TextClassificationPipeline):
         found: Any = super().__call__(inputs, **kwargs)
         return found[0] if isinstance(inputs, str) else found  # HF's wraps what it found for a single text
 
-    def postprocess(self, model_outputs: Any) -> Labels:
-        """The labels that a text is given."""
-        return _labels(model_outputs, self.model.config)
 
-
-class MultiLabelImageClassificationPipeline(ImageClassificationPipeline):
+class MultiLabelImageClassificationPipeline(_Decides, ImageClassificationPipeline):
     """``pipeline("multilabel-image-classification")``: the labels of an image, perhaps none.
 
     Images are loaded and prepared as in HF's pipeline. `hf_mlcl.data.image_processor` prepares them as training did.
@@ -67,10 +80,6 @@ class MultiLabelImageClassificationPipeline(ImageClassificationPipeline):
 
     def _sanitize_parameters(self, **loading: Any) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
         return loading, {}, {}
-
-    def postprocess(self, model_outputs: Any) -> Labels:
-        """The labels that an image is given."""
-        return _labels(model_outputs, self.model.config)
 
 
 def probabilities_of(logits: Tensor, config: Any) -> Tensor:
@@ -81,18 +90,6 @@ def probabilities_of(logits: Tensor, config: Any) -> Tensor:
     if config.problem_type == "multi_label_classification" or config.num_labels == 1:
         return logits.sigmoid()
     return logits.softmax(-1)
-
-
-def _labels(model_outputs: Any, config: Any) -> Labels:
-    scores = probabilities_of(model_outputs["logits"][:1], config).numpy()
-    if not np.isfinite(scores).all():
-        raise ValueError(
-            "The scores of the model are not finite: its weights hold NaN or infinite values, or its dtype has too "
-            "small a range for them (float16). Load another copy, or pass dtype='float32'."
-        )
-    given = DecisionRule.of(config).decide(scores)[0]
-    order = np.argsort(-scores[0], kind="stable")
-    return [{"label": config.id2label[int(i)], "score": scores[0, i].item()} for i in order if given[i]]
 
 
 for _kind, _pipeline, _model in (

@@ -9,18 +9,18 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from hf_mlcl.colours import BLUE, GREEN, GREY, ORANGE, PALETTE
-from hf_mlcl.evaluation import FrequencyCurve, GradientStudy, LinearEvaluationResult, SpaceQuality
+from hf_mlcl.evaluation import FrequencyCurve, GradientStudy, LinearEvaluationResult
 from hf_mlcl.evaluation.figures import plain_axes
 
 
-def draw_space_quality(spaces: Mapping[str, SpaceQuality]) -> Figure:
+def draw_space_quality(spaces: Mapping[str, dict[str, float]]) -> Figure:
     """Alignment against uniformity of several spaces; the lower left corner is the best."""
     figure, axes = plain_axes()
     colours = dict(zip(spaces, PALETTE * len(spaces), strict=False))
-    for index, (name, space) in enumerate(sorted(spaces.items(), key=lambda item: item[1].uniformity)):
-        axes.scatter(space.uniformity, space.alignment, s=60, color=colours[name])
+    for index, (name, space) in enumerate(sorted(spaces.items(), key=lambda item: item[1]["uniformity"])):
+        axes.scatter(space["uniformity"], space["alignment"], s=60, color=colours[name])
         offset = (7, 4 if index % 2 == 0 else -13)  # neighbours have their names above and below: they do not overlap
-        axes.annotate(name, (space.uniformity, space.alignment), xytext=offset, textcoords="offset points")
+        axes.annotate(name, (space["uniformity"], space["alignment"]), xytext=offset, textcoords="offset points")
     axes.margins(0.25)
     axes.set(xlabel="uniformity (lower is better)", ylabel="alignment (lower is better)")
     return figure
@@ -43,7 +43,7 @@ def draw_gradient_study(study: GradientStudy) -> Figure:
     names = ["pull on\npositives", "push on\npositives", "push on\nnegatives"]
     position = np.arange(3)
     right.bar(position - 0.2, [study.attraction, study.wrong, study.repulsion], 0.38, color=GREY, label="wo_reg")
-    regularised = [study.attraction, study.wrong_regularised, study.repulsion]
+    regularised = [study.attraction, 0.0, study.repulsion]
     right.bar(position + 0.2, regularised, 0.38, color=GREEN, label="reg")
     right.set_xticks(position, names)
     right.set_ylabel("sum an anchor")

@@ -97,7 +97,7 @@ def main() -> None:
         quality[f"{name}, reg"] = evaluation.space_quality(spaces[name].embeddings, labels)
     save("space_quality", drawings.draw_space_quality(quality))
     for name, space in quality.items():
-        print(f"{name}: alignment {space.alignment:.3f}, uniformity {space.uniformity:.3f}")
+        print(f"{name}: alignment {space['alignment']:.3f}, uniformity {space['uniformity']:.3f}")
 
     ratios = {}
     for name, corpus in corpora.items():
@@ -120,7 +120,7 @@ def main() -> None:
     )
     wrong_share = study.wrong / (study.attraction + study.wrong)
     print(f"gradient study: PRR {study.prr:.3f}, wrong share {wrong_share:.3f}, pull {study.attraction:.3f}")
-    print(f"  push on positives {study.wrong:.3f} -> {study.wrong_regularised:.3f}, on negatives {study.repulsion:.3f}")
+    print(f"  push on positives {study.wrong:.3f}, on negatives {study.repulsion:.3f}")
     save("gradient_study", drawings.draw_gradient_study(study))
 
     prototypes = spaces["SemEval"].prototypes

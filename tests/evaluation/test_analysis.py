@@ -14,8 +14,8 @@ def space():
 
 def test_quality_is_alignment_and_uniformity(space):
     quality = evaluation.space_quality(*space)
-    assert quality.alignment == pytest.approx(metrics.alignment(*space))
-    assert quality.uniformity == pytest.approx(metrics.uniformity(space[0]))
+    assert quality["alignment"] == pytest.approx(metrics.alignment(*space))
+    assert quality["uniformity"] == pytest.approx(metrics.uniformity(space[0]))
 
 
 def test_centroids_are_means_of_normalised_rows(space):

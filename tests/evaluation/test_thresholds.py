@@ -31,9 +31,9 @@ def test_counts_at_every_candidate_are_those_of_its_decisions(case):
     counts = _at_candidates(labels, p)
     for index in range(0, len(CANDIDATES), 40):
         expected = metrics.LabelCounts.of(labels, metrics.decide(p, CANDIDATES[index]))
-        np.testing.assert_array_equal(counts.true_positives[index], expected.true_positives)
-        np.testing.assert_array_equal(counts.predicted[index], expected.predicted)
-        np.testing.assert_array_equal(counts.actual, expected.actual)
+        np.testing.assert_array_equal(counts[0, index], expected.true_positives)
+        np.testing.assert_array_equal(counts[1, index], expected.predicted)
+        np.testing.assert_array_equal(counts[2, index], expected.actual)
 
 
 @given(small_case())
@@ -183,8 +183,8 @@ def test_probabilities_of_exactly_zero_and_one_stay_finite():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"objective": "accuracy"}, "`objective` must be 'macro_f1', 'micro_f1' or 'precision'"),
-        ({"scope": "row"}, "`scope` must be 'label' or 'global'"),
+        ({"objective": "accuracy"}, "`objective` must be one of macro_f1, micro_f1, precision, but is 'accuracy'"),
+        ({"scope": "row"}, "`scope` must be one of label, global, but is 'row'"),
         ({"objective": "precision"}, "`target_precision` goes with objective='precision'"),
         ({"target_precision": 0.5}, "`target_precision` goes with objective='precision'"),
         ({"objective": "precision", "target_precision": 2.0}, "`target_precision` must lie between 0 and 1"),

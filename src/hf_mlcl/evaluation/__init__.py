@@ -7,7 +7,6 @@ and `figures` draws what they see (it is not imported here, because matplotlib i
 
 from hf_mlcl.evaluation.analysis import (
     FrequencyCurve,
-    SpaceQuality,
     f1_by_frequency,
     label_centroids,
     most_similar_labels,
@@ -22,7 +21,6 @@ from hf_mlcl.evaluation.gradients import GradientStudy, gradient_study, prr_by_t
 from hf_mlcl.evaluation.label_names import name_priors
 from hf_mlcl.evaluation.linear import LabelChoice, LinearEvaluationResult, linear_evaluate
 from hf_mlcl.evaluation.thresholds import (
-    CrossFittedScore,
     ThresholdChoice,
     choose_thresholds,
     cross_fitted_score,
@@ -32,14 +30,12 @@ from hf_mlcl.evaluation.thresholds import (
 
 __all__ = [
     "BestHeads",
-    "CrossFittedScore",
     "FeatureCache",
     "FrequencyCurve",
     "GradientStudy",
     "LabelChoice",
     "LinearEvaluationConfig",
     "LinearEvaluationResult",
-    "SpaceQuality",
     "ThresholdChoice",
     "choose_thresholds",
     "cross_fitted_score",

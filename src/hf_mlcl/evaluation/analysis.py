@@ -18,29 +18,20 @@ from hf_mlcl.metrics._arrays import ArrayLike, as_multi_hot, unit_rows
 Array = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class SpaceQuality:
-    """Alignment and uniformity of a feature space; lower is better for both, and one is easily traded for the other."""
-
-    alignment: float
-    uniformity: float
-
-
-def space_quality(features: ArrayLike, labels: ArrayLike, max_rows: int | None = None) -> SpaceQuality:
-    """Alignment and uniformity together; the latter on at most `max_rows` rows.
+def space_quality(features: ArrayLike, labels: ArrayLike, max_rows: int | None = None) -> dict[str, float]:
+    """Alignment and uniformity (on at most `max_rows` rows); lower is better, and one is easily traded for the other.
 
     Examples:
         >>> space_quality([[1.0, 0.0], [0.0, 1.0]], [[1, 0], [1, 0]])
-        SpaceQuality(alignment=2.0, uniformity=-4.0)
+        {'alignment': 2.0, 'uniformity': -4.0}
     """
-    return SpaceQuality(alignment(features, labels), uniformity(features, max_rows=max_rows))
+    return {"alignment": alignment(features, labels), "uniformity": uniformity(features, max_rows=max_rows)}
 
 
 def label_centroids(features: ArrayLike, labels: ArrayLike) -> Array:
     """Mean normalised feature of the rows that carry each label: prototypes of a model that has none.
 
-    Returns:
-        Shape (labels, size); a label that no row carries is zero.
+    It has shape (labels, size); a label that no row carries is zero.
 
     Examples:
         >>> label_centroids([[2.0, 0.0], [0.0, 1.0]], [[1, 0], [1, 0]]).tolist()
@@ -78,11 +69,8 @@ def most_similar_labels(prototypes: ArrayLike, label_names: Sequence[str], k: in
 def project_2d(features: ArrayLike, method: Literal["pca", "tsne", "umap"] = "pca", seed: int = 0) -> Array:
     """A map of the normalised features in the plane, shape (rows, 2).
 
-    Args:
-        features: Features (rows, size).
-        method: ``"pca"`` keeps distances as well as a plane can; ``"tsne"`` and ``"umap"`` keep neighbourhoods. UMAP
-            needs `pip install hf-mlcl[umap]`.
-        seed: t-SNE and UMAP depend on it.
+    ``"pca"`` keeps distances as well as a plane can; ``"tsne"`` and ``"umap"`` keep neighbourhoods, and depend on the
+    seed. UMAP needs `pip install hf-mlcl[umap]`.
 
     Examples:
         >>> project_2d(np.eye(5), method="pca").shape
@@ -121,13 +109,7 @@ class FrequencyCurve:
 def f1_by_frequency(
     labels: ArrayLike, predictions: ArrayLike, train_labels: ArrayLike, label_names: Sequence[str] | None = None
 ) -> FrequencyCurve:
-    """F1 of each label against how often it occurs in training.
-
-    Args:
-        labels: Multi-hot truth (rows, labels).
-        predictions: Multi-hot predictions, same shape.
-        train_labels: Multi-hot training labels (rows, labels).
-        label_names: One per label; numbers if not given.
+    """F1 of each label against how often it occurs in training; all arrays are multi-hot (rows, labels).
 
     Examples:
         >>> f1_by_frequency([[1, 0]], [[1, 1]], [[1, 1], [1, 0]], ["a", "b"]).frequency.tolist()

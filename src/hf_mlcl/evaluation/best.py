@@ -1,13 +1,11 @@
 """Heads for users: regularised logistic regression on standardised features, one strength for all labels.
 
 The study's heads are hardly regularised, and each label chooses its own setting: right for comparing losses, wrong for
-a classifier from a few hundred rows. Here all labels share one strength, so that a label with four rows does not choose
-alone, and it is chosen by the log-likelihood of rows that the heads have not seen: a score that needs no threshold and
-rewards honest probabilities. The result is one linear layer on the raw features, which any model can hold.
+a classifier from a few hundred rows. Here all labels share one strength, chosen by the log-likelihood of rows that the
+heads have not seen. The result is one linear layer on the raw features, which any model can hold.
 
-Which rows those are depends on the encoder. One that has never seen the training rows is judged by cross-validation on
-them. One that was fine-tuned on them finds them easier than any new row, so that cross-validation would choose too weak
-a regularisation: it is judged on the validation rows, and the probabilities are scaled to be honest there.
+An encoder that has never seen the training rows is judged by cross-validation on them. One that was fine-tuned on them
+finds them easier than any new row: it is judged on validation rows, and its probabilities are made honest there.
 
 A **prior** says where a label's weights are expected: in the direction of its encoded name, or nowhere. Heads shrink
 towards it instead of towards zero. How far it reaches is one number for all labels, fitted to the training rows.
@@ -43,13 +41,11 @@ class BestHeads:
     """One linear layer, and how it was chosen.
 
     Attributes:
-        weight: Of raw features (labels, size).
-        bias: (labels,)
+        weight: Of raw features (labels, size), with `bias` (labels,).
         weight_decay: The strength, for standardised features.
         prior: Name of the prior that was chosen, ``"zero"`` for none.
         loss: Log loss per row and label of unseen rows, for each prior a number per strength.
-        unseen_probabilities: Of the training rows by heads that did not see them, where cross-validation was used and
-            took all rows and labels.
+        unseen_probabilities: Of the training rows by heads that did not see them, where cross-validation took them all.
     """
 
     weight: Tensor
@@ -82,10 +78,9 @@ def fit_best_heads(
         labels: Boolean (rows, labels).
         validation: Features and labels of rows to choose on, for an encoder that was trained on the training rows.
             Without them the choice is made by cross-validation on the training rows.
-        priors: By name, directions (labels, size) in the space of the features, such as encoded label names. That of
-            zero is always tried.
+        priors: By name, directions (labels, size) in the space of the features; that of zero is always tried.
         weight_decays: Strengths to choose from.
-        folds: Of the cross-validation.
+        folds: Of the cross-validation, drawn by `seed`.
         seed: Of the folds.
         device: Where to compute.
 

@@ -25,12 +25,9 @@ class LinearEvaluationConfig:
         momentum: Of SGD; the others ignore it.
         seed: Of the initialisations and of the order of rows.
         protocol: ``"study"`` trains a grid of heads as the study does, and each label chooses its grid point.
-            ``"best"`` fits one regularised logistic regression (`hf_mlcl.evaluation.best`), to which of the other
-            settings only `seed` matters.
+            ``"best"`` fits one regularised logistic regression, to which of the other settings only `seed` matters.
 
     Examples:
-        >>> len(LinearEvaluationConfig().grid())
-        10
         >>> LinearEvaluationConfig.for_corpus("coco2014").optimizer
         'adam'
     """

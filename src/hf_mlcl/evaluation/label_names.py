@@ -36,10 +36,7 @@ def name_priors(
 ) -> dict[str, Tensor]:
     """Priors for `fit_best_heads`: the encoded names of all labels, for each template.
 
-    Args:
-        label_names: The labels, in the order of their ids.
-        encode: Features (rows, size) of texts, as the heads will see them.
-        templates: Sentences with ``{}`` where the name goes.
+    `encode` gives the features (rows, size) of texts, as the heads will see them.
 
     Examples:
         >>> lengths = lambda texts: torch.tensor([[float(len(text))] for text in texts])

@@ -69,8 +69,7 @@ class LinearEvaluationResult:
         validation_labels: Boolean (rows, labels): what thresholds and temperature are fitted to,
         validation_probabilities: together with what the final classifier says of the same rows.
         config: The settings.
-        test_labels: The same of the test split, where it was given,
-        test_probabilities: and of what the final classifier says of it.
+        test_labels: The same of the test split, where it was given; likewise `test_probabilities`.
         classifier: A model that predicts the same from texts or images, where a trainer made the evaluation.
     """
 
@@ -112,9 +111,9 @@ def linear_evaluate(
         train_features: Shape (rows, size); or several augmented passes over the same rows, (passes, rows, size), of
             which each epoch takes the next.
         train_labels: Multi-hot (rows, labels).
-        validation_features: Features on which each label chooses.
+        validation_features: Features on which each label chooses, with `validation_labels`.
         validation_labels: Their labels.
-        test_features: Features of which metrics are reported; may be left out.
+        test_features: Features of which metrics are reported, with `test_labels`; may be left out.
         test_labels: Their labels.
         config: The grid and how to train; the study's for AAPD and BGC if not given.
         device: Where to train; the first GPU if there is one, by default.
@@ -127,15 +126,12 @@ def linear_evaluate(
         Metrics, choices, learning curves and the classifier. The same seed gives the same numbers on the same machine.
 
     Examples:
-        >>> import numpy as np
         >>> rng = np.random.default_rng(0)
         >>> x = rng.normal(size=(300, 8)).astype("float32")
         >>> y = x[:, :2] > 0.5
         >>> result = linear_evaluate(x[:200], y[:200], x[200:], y[200:], progress=False)
-        >>> result.metrics["validation_macro_f1"] > 0.9
-        True
-        >>> result.predict_proba(x).shape, len(result.choices)
-        ((300, 2), 2)
+        >>> result.metrics["validation_macro_f1"] > 0.9, result.predict_proba(x).shape
+        (True, (300, 2))
     """
     config = config or LinearEvaluationConfig()
     device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
@@ -196,15 +192,12 @@ def _split(name: str, features: ArrayLike, labels: ArrayLike, size: int, width: 
 
 
 def _passes(values: ArrayLike | Sequence[ArrayLike], name: str) -> list[Tensor]:
-    """One or several passes over the training features, each (rows, size).
-
-    Several come as an array (passes, rows, size) or as a list of matrices, which may lie on disk (`numpy.memmap`).
-    """
-    if isinstance(values, list | tuple) and values and getattr(values[0], "ndim", 1) == 2:
-        passes = [as_features(item, name) for item in values]
-    else:
-        x = values if isinstance(values, Tensor) else as_tensor(values, name)
-        passes = [as_features(item, name) for item in (x if x.dim() == 3 else [x])]
+    """Passes over the training features: one, an array of several, or a list of some that may lie on disk."""
+    several: Any = values
+    if not (isinstance(values, list | tuple) and values and getattr(values[0], "ndim", 1) == 2):
+        x = as_tensor(values, name)
+        several = x if x.dim() == 3 else [x]
+    passes = [as_features(item, name) for item in several]
     if not passes or any(item.shape != passes[0].shape for item in passes):
         shapes = [tuple(item.shape) for item in passes]
         raise ValueError(f"the passes of `{name}` must all have the same rows and size, but have shapes {shapes}.")

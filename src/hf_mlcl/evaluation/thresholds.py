@@ -11,14 +11,14 @@ drawn up to the shared one but never down, and the result is raised until the ta
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import expit, logit
 
 from hf_mlcl.metrics import DecisionRule, LabelCounts, decide
-from hf_mlcl.metrics._arrays import ArrayLike, BoolArray, FloatArray, IntArray, labels_and_scores
+from hf_mlcl.metrics._arrays import ArrayLike, BoolArray, FloatArray, IntArray, divide, labels_and_scores
 
 Objective = Literal["macro_f1", "micro_f1", "precision"]
 Scope = Literal["label", "global"]
@@ -26,6 +26,7 @@ Scope = Literal["label", "global"]
 LOGITS = np.linspace(-8, 8, 321)
 CANDIDATES = expit(LOGITS)
 """Thresholds that are tried; 0.5 is the middle one."""
+HITS, PREDICTED, ACTUAL = range(3)
 PRIOR_POSITIVES = 20.0
 """A label with so many positives has its threshold half-way, in the logit, between its own best and the shared one."""
 
@@ -38,12 +39,9 @@ class CrossFittedScore(NamedTuple):
 
 
 class ThresholdChoice(NamedTuple):
-    """Thresholds that do not hurt, and why they were chosen.
+    """A rule that does not hurt, and whether its thresholds are 0.5 (``half``), one for all or one per label.
 
-    Attributes:
-        rule: What to decide by.
-        kind: ``"half"`` (0.5 for all), ``"global"`` (one for all) or ``"label"`` (one per label).
-        scores: Of each kind the mean of micro- and macro-F1 on rows that its thresholds had not seen.
+    The scores say why: of each kind the mean of micro- and macro-F1 on rows that its thresholds had not seen.
     """
 
     rule: DecisionRule
@@ -69,10 +67,8 @@ def tune_thresholds(
         objective: ``"macro_f1"``, ``"micro_f1"``, or ``"precision"``: many labels at `target_precision`.
         scope: ``"label"`` gives each label its own threshold, ``"global"`` one to all.
         target_precision: Of each label (or of all decisions together, for a global threshold). It holds on the rows
-            given here wherever one of the thresholds that are tried reaches it; on others it is to be expected, not
-            certain.
-        folds: Parts of the rows; the best threshold without each of them in turn is averaged in the logit (for a target
-            precision, the highest counts).
+            given here wherever one of the thresholds that are tried reaches it.
+        folds: Parts of the rows, each left out in turn.
         prior_positives: Strength of the pull of rare labels to the shared threshold, in positives.
         seed: Of the folds.
 
@@ -85,10 +81,9 @@ def tune_thresholds(
         True
     """
     truth, p = labels_and_scores(labels, probabilities, "probabilities")
-    if objective not in ("macro_f1", "micro_f1", "precision"):
-        raise ValueError(f"`objective` must be 'macro_f1', 'micro_f1' or 'precision', but is {objective!r}.")
-    if scope not in ("label", "global"):
-        raise ValueError(f"`scope` must be 'label' or 'global', but is {scope!r}.")
+    for name, value, known in (("objective", objective, get_args(Objective)), ("scope", scope, get_args(Scope))):
+        if value not in known:
+            raise ValueError(f"`{name}` must be one of {', '.join(known)}, but is {value!r}.")
     if (objective == "precision") != (target_precision is not None):
         raise ValueError(
             f"`target_precision` goes with objective='precision' and with no other, but came {target_precision!r} with "
@@ -97,18 +92,19 @@ def tune_thresholds(
     if target_precision is not None and not 0 < target_precision < 1:
         raise ValueError(f"`target_precision` must lie between 0 and 1, but is {target_precision}.")
     parts = [_at_candidates(truth[rows], p[rows]) for rows in _folds(len(truth), folds, seed)]
-    total = LabelCounts(*(np.sum(each, axis=0) for each in zip(*(vars(part).values() for part in parts), strict=True)))
-    training = [_difference(total, part) for part in parts] if len(parts) > 1 else [total]
+    total = np.sum(parts, axis=0)
+    training = [total - part for part in parts] if len(parts) > 1 else [total]
     joined = np.mean if target_precision is None else np.max
     shared = joined([LOGITS[_best_shared(c, objective, target_precision)] for c in training])
     cut = np.full(truth.shape[1], shared)
     if scope == "label":
         own = joined([LOGITS[_best_each(c, objective, target_precision)] for c in training], axis=0)
-        trust = total.actual / (total.actual + prior_positives) if prior_positives > 0 else (total.actual > 0)
+        positives = total[ACTUAL, 0]
+        trust = positives / (positives + prior_positives) if prior_positives > 0 else (positives > 0)
         pull = (1 - trust) * (shared - own)
         cut = own + (pull if target_precision is None else pull.clip(min=0))
     if target_precision is not None:
-        cut = _precise_enough(cut, total if scope == "label" else total.pooled(), target_precision)
+        cut = _precise_enough(cut, total if scope == "label" else total.sum(-1, keepdims=True), target_precision)
     return DecisionRule(expit(cut if scope == "label" else cut[0]))
 
 
@@ -153,10 +149,8 @@ def choose_thresholds(
         >>> rng = np.random.default_rng(0)
         >>> labels = rng.random((500, 3)) < [0.5, 0.2, 0.05]
         >>> cautious = (np.where(labels, 0.4, 0.1) + rng.normal(0, 0.05, labels.shape)).clip(0, 1)
-        >>> choose_thresholds(labels, cautious).kind == "half"
-        False
-        >>> choose_thresholds(labels, np.where(labels, 0.9, 0.1)).kind
-        'half'
+        >>> choose_thresholds(labels, cautious).kind == "half", choose_thresholds(labels, 0.1 + 0.8 * labels).kind
+        (False, 'half')
     """
     truth, p = labels_and_scores(labels, probabilities, "probabilities")
     if len(truth) < 2:
@@ -176,10 +170,6 @@ def choose_thresholds(
 
 def fit_temperature(labels: ArrayLike, probabilities: ArrayLike) -> float:
     """The divisor of all logits that makes probabilities honest (Guo et al., 2017): the lowest cross-entropy.
-
-    Args:
-        labels: Multi-hot truth (rows, labels).
-        probabilities: Between 0 and 1, same shape.
 
     Examples:
         >>> rng = np.random.default_rng(0)
@@ -216,8 +206,8 @@ def _folds(rows: int, folds: int, seed: int) -> list[IntArray]:
     return np.array_split(np.random.default_rng(seed).permutation(rows), min(folds, rows))
 
 
-def _at_candidates(truth: BoolArray, p: FloatArray) -> LabelCounts:
-    """Counts of each label at every candidate threshold; hits and predictions have shape (candidates, labels)."""
+def _at_candidates(truth: BoolArray, p: FloatArray) -> IntArray:
+    """Hits, predictions and positives (which are the same at all) of each label at every candidate threshold."""
     cuts = CANDIDATES.astype(p.dtype)  # as `decide` compares
     # A cell counts for every candidate that it reaches: histogram the highest one, then sum from the top.
     cell = np.searchsorted(cuts, p, side="right") * p.shape[1] + np.arange(p.shape[1])
@@ -226,37 +216,37 @@ def _at_candidates(truth: BoolArray, p: FloatArray) -> LabelCounts:
         table = np.bincount(cells.ravel(), minlength=(len(cuts) + 1) * p.shape[1]).reshape(-1, p.shape[1])
         return np.cumsum(table[::-1], axis=0)[::-1][1:]
 
-    return LabelCounts(at_least(cell[truth]), at_least(cell), np.count_nonzero(truth, axis=0), len(truth))
+    predicted = at_least(cell)
+    return np.stack([at_least(cell[truth]), predicted, np.zeros_like(predicted) + np.count_nonzero(truth, axis=0)])
 
 
-def _difference(total: LabelCounts, part: LabelCounts) -> LabelCounts:
-    return LabelCounts(*(a - b for a, b in zip(vars(total).values(), vars(part).values(), strict=True)))
+def _f1(counts: IntArray) -> FloatArray:
+    return divide(2 * counts[HITS], counts[PREDICTED] + counts[ACTUAL])
 
 
-def _best_each(counts: LabelCounts, objective: Objective, target: float | None) -> IntArray:
+def _best_each(counts: IntArray, objective: Objective, target: float | None) -> IntArray:
     """Index of each label's best candidate."""
     if objective == "macro_f1":
-        return _highest(counts.f1())
+        return _highest(_f1(counts))
     if objective == "precision":
         return _first_precise(counts, target)
     # Micro-F1 is a ratio of sums over labels, 2 hits / (predicted + actual). Dinkelbach: its maximum F is where the
     # best of 2 hits - F predicted, which each label may seek alone, gives the ratio F itself.
-    label, score = np.arange(len(counts.actual)), 0.0
+    label, score = np.arange(counts.shape[-1]), 0.0
     while True:
-        best = _highest(2 * counts.true_positives - score * counts.predicted)
-        chosen = LabelCounts(counts.true_positives[best, label], counts.predicted[best, label], counts.actual, 0)
-        ratio = chosen.pooled().f1().item()
+        best = _highest(2 * counts[HITS] - score * counts[PREDICTED])
+        ratio = float(_f1(counts[:, best, label].sum(-1)))
         if ratio <= score + 1e-12:
             return best
         score = ratio
 
 
-def _best_shared(counts: LabelCounts, objective: Objective, target: float | None) -> int:
+def _best_shared(counts: IntArray, objective: Objective, target: float | None) -> int:
     """Index of the candidate that is best for all labels together."""
-    counts = counts if objective == "macro_f1" else counts.pooled()
+    counts = counts if objective == "macro_f1" else counts.sum(-1, keepdims=True)
     if objective == "precision":
         return int(_first_precise(counts, target)[0])
-    return int(_highest(counts.f1().mean(1, keepdims=True))[0])
+    return int(_highest(_f1(counts).mean(1, keepdims=True))[0])
 
 
 def _highest(value: FloatArray) -> IntArray:
@@ -265,18 +255,19 @@ def _highest(value: FloatArray) -> IntArray:
     return np.asarray(np.lexsort((np.broadcast_to(near, value.shape), value), axis=0)[-1])
 
 
-def _first_precise(counts: LabelCounts, target: float | None) -> IntArray:
+def _first_precise(counts: IntArray, target: float | None) -> IntArray:
     """Index of the lowest candidate whose precision reaches the target; where none does, of the most precise one."""
-    reached = counts.precision() >= (target or 0.0)
-    return np.where(reached.any(0), reached.argmax(0), _highest(counts.precision()))
+    precision = divide(counts[HITS], counts[PREDICTED])
+    reached = precision >= (target or 0.0)
+    return np.where(reached.any(0), reached.argmax(0), _highest(precision))
 
 
-def _precise_enough(cut: FloatArray, counts: LabelCounts, target: float) -> FloatArray:
+def _precise_enough(cut: FloatArray, counts: IntArray, target: float) -> FloatArray:
     """Each cut raised to the first candidate at which precision reaches the target.
 
     Where none above reaches it, lowered to the nearest one that does; where none does at all, left as it is.
     """
-    reached = counts.precision() >= target
+    reached = divide(counts[HITS], counts[PREDICTED]) >= target
     above = reached & (LOGITS[:, np.newaxis] >= cut)
     lowest_above, highest = above.argmax(0), len(LOGITS) - 1 - reached[::-1].argmax(0)
     return np.select([above.any(0), reached.any(0)], [LOGITS[lowest_above], LOGITS[highest]], cut)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -176,7 +175,7 @@ def _evaluated(
 ) -> Evaluated:
     """Add what both ways of evaluation tell of the test rows."""
     features, labels = test
-    metrics |= dataclasses.asdict(space_quality(features, labels, max_rows=UNIFORMITY_ROWS))
+    metrics |= space_quality(features, labels, max_rows=UNIFORMITY_ROWS)
     if thresholds is not None:
         scores = decision_metrics(labels, thresholds.decide(probabilities))
         metrics |= {f"tuned_test_{name}": float(value) for name, value in scores.items()}

@@ -33,15 +33,13 @@ def as_array(values: ArrayLike) -> npt.NDArray[Any]:
 
 def as_multi_hot(values: ArrayLike, name: str) -> BoolArray:
     """`values`, a (rows, labels) matrix of 0 and 1, as booleans; anything else is refused by `name`."""
+    wanted = f"`{name}` must be a (rows, labels) matrix of 0 and 1, but"
     try:
         array = as_array(values)
     except ValueError as error:  # numpy's, which names no argument
-        wanted = f"`{name}` must be a (rows, labels) matrix of 0 and 1, but its rows differ in length."
-        raise ValueError(f"{wanted} {MULTI_HOT}") from error
+        raise ValueError(f"{wanted} its rows differ in length. {MULTI_HOT}") from error
     if array.ndim != 2:
-        raise ValueError(
-            f"`{name}` must be a (rows, labels) matrix of 0 and 1, but has shape {array.shape}. {MULTI_HOT}"
-        )
+        raise ValueError(f"{wanted} has shape {array.shape}. {MULTI_HOT}")
     if array.dtype == np.bool_:
         return array
     result = np.empty(array.shape, dtype=np.bool_)
@@ -69,8 +67,7 @@ def as_scores(values: ArrayLike, name: str) -> FloatArray:
     return array
 
 
-def check_same(labels: BoolArray, other: npt.NDArray[Any], name: str) -> None:
-    """Refuse matrices that do not speak of the same examples and labels, or of none."""
+def _check_same(labels: BoolArray, other: npt.NDArray[Any], name: str) -> None:
     if other.shape != labels.shape:
         raise ValueError(
             f"`{name}` has shape {other.shape}, but `labels` has {labels.shape}: both need a row for each example and "
@@ -80,10 +77,17 @@ def check_same(labels: BoolArray, other: npt.NDArray[Any], name: str) -> None:
         raise ValueError(f"`labels` has shape {labels.shape}: a metric needs at least one example and one label.")
 
 
+def labels_and_predictions(labels: ArrayLike, predictions: ArrayLike) -> tuple[BoolArray, BoolArray]:
+    """Truth and decisions of the same examples and labels."""
+    truth, guess = as_multi_hot(labels, "labels"), as_multi_hot(predictions, "predictions")
+    _check_same(truth, guess, "predictions")
+    return truth, guess
+
+
 def labels_and_scores(labels: ArrayLike, scores: ArrayLike, name: str = "scores") -> tuple[BoolArray, FloatArray]:
-    """Truth and scores of the same shape; those that are called ``probabilities`` must be some."""
+    """Truth and scores of the same examples and labels; those that are called ``probabilities`` must be some."""
     truth, values = as_multi_hot(labels, "labels"), as_scores(scores, name)
-    check_same(truth, values, name)
+    _check_same(truth, values, name)
     if name == "probabilities" and (values.min() < 0 or values.max() > 1):
         raise ValueError(
             f"`probabilities` must lie between 0 and 1, but span {values.min():.3g} to {values.max():.3g}. Apply a "
@@ -94,7 +98,7 @@ def labels_and_scores(labels: ArrayLike, scores: ArrayLike, name: str = "scores"
 
 def as_features(values: ArrayLike, name: str, size: int | None = None) -> Tensor:
     """`values` as a (rows, size) tensor of floats, where it is: neither copied nor moved."""
-    x = values.detach() if isinstance(values, Tensor) else as_tensor(values, name)
+    x = as_tensor(values, name)
     if x.dim() != 2 or not x.dtype.is_floating_point:
         raise ValueError(f"`{name}` must be a (rows, size) matrix of floats, not {x.dtype} of shape {tuple(x.shape)}.")
     if size is not None and x.shape[1] != size:
@@ -106,7 +110,9 @@ def as_features(values: ArrayLike, name: str, size: int | None = None) -> Tensor
 
 
 def as_tensor(values: Any, name: str) -> Tensor:
-    """An array as a tensor that shares its memory."""
+    """A tensor that shares the memory of `values` where that is possible."""
+    if isinstance(values, Tensor):
+        return values.detach()
     array = as_array(values)
     if array.dtype == object:
         raise ValueError(f"`{name}` must be a (rows, size) matrix of floats, but is {type(values).__name__}.")

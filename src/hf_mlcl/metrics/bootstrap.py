@@ -12,14 +12,10 @@ from hf_mlcl.metrics._arrays import IntArray
 def bootstrap_intervals(
     statistics: Callable[[IntArray], Mapping[str, float]], rows: int, samples: int = 200
 ) -> dict[str, tuple[float, float]]:
-    """A 95 % interval for each statistic, from rows drawn anew with replacement.
+    """A 95 % interval for each of the `statistics` of row numbers, from `rows` drawn anew with replacement.
 
-    Differences between two classifiers on the same rows are statistics like any other: drawn together, they are paired.
-
-    Args:
-        statistics: From row numbers to numbers by name; one that the rows cannot tell may be left out.
-        rows: How many rows there are.
-        samples: How often to draw.
+    One that the rows cannot tell may be left out. Differences between two classifiers on the same rows are statistics
+    like any other: drawn together, they are paired.
 
     Examples:
         >>> heights = np.random.default_rng(1).normal(170, 10, 400)

@@ -21,11 +21,7 @@ def multilabel_metrics(
 ) -> dict[str, float]:
     """The study's metrics of one set of predictions: decisions at `threshold`, and mAP.
 
-    Args:
-        labels: Multi-hot truth (rows, labels).
-        probabilities: Between 0 and 1, same shape.
-        threshold: One number, one per label, or a `DecisionRule`.
-        k: Adds LRAP and precision@k, which the study does not report.
+    The threshold is one number, one per label, or a `DecisionRule`; `k` adds LRAP and precision@k.
 
     Examples:
         >>> metrics = multilabel_metrics([[1, 0], [1, 1]], [[0.9, 0.6], [0.8, 0.7]])
@@ -51,7 +47,7 @@ def make_compute_metrics(
     Args:
         threshold: See `multilabel_metrics`.
         k: The same.
-        train_labels: Multi-hot training labels or counts; adds macro-F1 of head, medium and tail labels.
+        train_labels: Adds macro-F1 of head, medium and tail labels; see `frequency_groups`.
         label_names: Adds the F1 of each label under ``f1_<name>``.
 
     Examples:
@@ -88,12 +84,6 @@ def compute_single_label_metrics(prediction: EvalPrediction) -> dict[str, float]
     """For a Trainer on data with one label per row: the class with the largest logit counts.
 
     ``subset_accuracy`` is then the accuracy; rows without a class are left out.
-
-    Examples:
-        >>> from types import SimpleNamespace
-        >>> prediction = SimpleNamespace(predictions=[[2.0, -1.0], [3.0, 4.0]], label_ids=[[1, 0], [1, 0]])
-        >>> compute_single_label_metrics(prediction)["subset_accuracy"]
-        0.5
     """
     outputs, labels = prediction.predictions, as_array(prediction.label_ids)
     decisions = DecisionRule(single_label=True).decide(outputs[0] if isinstance(outputs, tuple) else outputs)

@@ -21,10 +21,7 @@ def average_precision(labels: ArrayLike, scores: ArrayLike, absent: float = 0.0)
     It is the mean, over the rows that carry the label, of the precision at that row's score: of all rows that score at
     least as high, the share that carries the label. Rows that tie thus stand on the same rank, as in scikit-learn.
 
-    Args:
-        labels: Multi-hot truth (rows, labels).
-        scores: Any numbers that grow with confidence, same shape: logits or probabilities.
-        absent: What a label that no row carries gets. scikit-learn says 0; NaN marks it as undefined.
+    Scores are any numbers that grow with confidence. A label that no row carries gets `absent`.
 
     Examples:
         >>> average_precision([[1, 0], [0, 1], [1, 0]], [[0.9, 0.1], [0.8, 0.7], [0.7, 0.2]]).round(3).tolist()
@@ -53,8 +50,6 @@ def mean_average_precision(labels: ArrayLike, scores: ArrayLike, absent: float =
 
     Examples:
         >>> labels, scores = [[1, 0, 0], [0, 1, 0]], [[0.9, 0.1, 0.3], [0.8, 0.7, 0.2]]
-        >>> round(mean_average_precision(labels, scores), 3)
-        0.667
         >>> mean_average_precision(labels, scores, absent=float("nan"))
         1.0
     """
@@ -104,9 +99,8 @@ def precision_at_k(labels: ArrayLike, scores: ArrayLike, k: int) -> float:
 def expected_calibration_error(labels: ArrayLike, probabilities: ArrayLike, bins: int = 15) -> float:
     """Mean gap between predicted probability and observed frequency, over all rows x labels decisions.
 
-    The decisions are sorted into `bins` intervals of equal width by the probability of the label; a bin's gap is
-    |mean probability - share of true labels|, weighted by its number of decisions. In multi-label data most decisions
-    are easy noes, so the number is small for any sensible model: compare models by it, not with multi-class tables.
+    A gap is that of one of `bins` intervals of equal width, weighted by its number of decisions. Most decisions of
+    multi-label data are easy noes, so that the number is small for any sensible model: compare models by it.
 
     Examples:
         >>> expected_calibration_error([[1, 0], [1, 0]], [[0.9, 0.1], [0.9, 0.1]]).__round__(3)

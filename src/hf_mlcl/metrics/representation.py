@@ -21,11 +21,7 @@ def alignment(features: ArrayLike, labels: ArrayLike) -> float:
     """Mean squared distance of two rows that carry exactly the same labels; lower is better, NaN if there is no pair.
 
     Rows without any label share none, so they form no pair. For a group of n rows with mean mu, the squared distances
-    of its ordered pairs sum to 2 n sum_i |x_i - mu|^2: linear in the rows, and exact.
-
-    Args:
-        features: Features (rows, size); normalised here. A zero row stays zero.
-        labels: Multi-hot labels (rows, labels).
+    of its ordered pairs sum to 2 n sum_i |x_i - mu|^2: linear in the rows, and exact. A zero row stays zero.
 
     Examples:
         >>> alignment([[1.0, 0.0], [0.0, 2.0], [3.0, 0.0]], [[1, 0], [1, 0], [0, 1]])
@@ -34,9 +30,7 @@ def alignment(features: ArrayLike, labels: ArrayLike) -> float:
     x = unit_rows(features, "features")
     truth = torch.as_tensor(as_multi_hot(labels, "labels"))
     if len(truth) != len(x):
-        raise ValueError(
-            f"`features` has {len(x)} rows, but `labels` has {len(truth)}: both need one for each example."
-        )
+        raise ValueError(f"`features` has {len(x)} rows, but `labels` has {len(truth)}: give one for each example.")
     _, group, size = torch.unique(truth, dim=0, return_inverse=True, return_counts=True)
     paired = truth.any(dim=1) & (size[group] > 1)
     if not paired.any():
@@ -56,13 +50,12 @@ def alignment(features: ArrayLike, labels: ArrayLike) -> float:
 def uniformity(features: ArrayLike, t: float = 2.0, max_rows: int | None = None, seed: int = 0) -> float:
     """Log of the mean of exp(-t |x_i - x_j|^2) over pairs of different rows; lower is better, NaN below two rows.
 
-    The exact value costs one product of all pairs of rows in tiles: 40,000 x 2,048 features take some tens of seconds
-    on two cores and a few tens of megabytes. `max_rows` samples rows instead.
+    The exact value of 40,000 x 2,048 features takes some tens of seconds on two cores and a few tens of megabytes.
 
     Args:
-        features: Features (rows, size); normalised here. A zero row stays zero.
+        features: Features (rows, size); normalised here.
         t: The kernel's sharpness; 2 in the study.
-        max_rows: Use at most this many rows, drawn without replacement. None: all, exactly.
+        max_rows: Use at most this many rows, drawn without replacement by `seed`; all of them if None.
         seed: Of the draw.
 
     Examples:

@@ -149,7 +149,7 @@ def _one_a_label(
     if thresholds is None:
         return None
     if isinstance(thresholds, Mapping):
-        names = [config.id2label[i] for i in range(config.num_labels)]
+        names = config.label_names
         unknown = [name for name in thresholds if name not in names]
         if unknown:
             raise ValueError(

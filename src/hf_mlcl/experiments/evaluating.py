@@ -183,7 +183,7 @@ def _evaluated(
     counts = label_counts(inputs.data["train"], labels.shape[1])
     per_label = [
         {"label": name, "train_rows": int(count), "f1": float(score)}
-        for name, count, score in zip(classifier.config.id2label.values(), counts, f1(labels, decisions), strict=True)
+        for name, count, score in zip(classifier.config.label_names, counts, f1(labels, decisions), strict=True)
     ]
     return Evaluated(metrics, per_label, classifier, (labels, decisions), probabilities)
 

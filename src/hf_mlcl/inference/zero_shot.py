@@ -49,9 +49,7 @@ class PrototypeClassifier:
     ) -> None:
         if space not in ("embeddings", "features"):
             raise ValueError(f"space must be 'embeddings' or 'features', got {space!r}.")
-        config = encoder.model.config
-        known = [config.id2label[i] for i in range(config.num_labels)]
-        names = known if label_names is None else list(label_names)
+        names = encoder.model.config.label_names if label_names is None else list(label_names)
         if isinstance(label_names, str) or len(set(names)) != len(names):
             raise ValueError(f"label_names must be a list of different names, one per label; got {label_names!r}.")
         if prototypes.ndim != 2 or len(prototypes) != len(names):

@@ -118,12 +118,10 @@ class _LinearHeadsClassifier(SharedModel, PreTrainedModel):
         """
         config = self.config
         if isinstance(thresholds, Mapping):
-            names = [config.id2label[i] for i in range(config.num_labels)]
-            for name in thresholds.keys() - set(names):
-                raise ValueError(
-                    f"thresholds name {name!r}, which is no label of this model: it has {', '.join(names)}."
-                )
-            thresholds = [thresholds.get(name, 0.5) for name in names]
+            known = ", ".join(config.label_names)
+            for name in thresholds.keys() - set(config.label_names):
+                raise ValueError(f"thresholds name {name!r}, which is no label of this model: it has {known}.")
+            thresholds = [thresholds.get(name, 0.5) for name in config.label_names]
         rule = thresholds
         if not isinstance(rule, DecisionRule):
             rule = DecisionRule(0.5 if rule is None else rule, config.single_label)

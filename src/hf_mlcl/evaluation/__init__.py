@@ -14,11 +14,10 @@ from hf_mlcl.evaluation.analysis import (
     prototype_similarities,
     space_quality,
 )
-from hf_mlcl.evaluation.best import BestHeads, fit_best_heads
+from hf_mlcl.evaluation.best import BestHeads, fit_best_heads, name_priors
 from hf_mlcl.evaluation.config import LinearEvaluationConfig
 from hf_mlcl.evaluation.feature_cache import FeatureCache, feature_key
 from hf_mlcl.evaluation.gradients import GradientStudy, gradient_study, prr_by_temperature
-from hf_mlcl.evaluation.label_names import name_priors
 from hf_mlcl.evaluation.linear import LabelChoice, LinearEvaluationResult, linear_evaluate
 from hf_mlcl.evaluation.thresholds import (
     ThresholdChoice,

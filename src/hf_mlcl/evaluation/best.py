@@ -7,13 +7,15 @@ heads have not seen. The result is one linear layer on the raw features, which a
 An encoder that has never seen the training rows is judged by cross-validation on them. One that was fine-tuned on them
 finds them easier than any new row: it is judged on validation rows, and its probabilities are made honest there.
 
-A **prior** says where a label's weights are expected: in the direction of its encoded name, or nowhere. Heads shrink
-towards it instead of towards zero. How far it reaches is one number for all labels, fitted to the training rows.
+A **prior** says where a label's weights are expected: in the direction of its encoded name (what an encoder makes of
+"joy" is where it will put joyful texts), or nowhere. Heads shrink towards it instead of towards zero. How far it goes is
+one number for all labels, fitted to the training rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,6 +36,8 @@ CHOOSING_ROWS = 5000
 CHOOSING_LABELS = 100
 """Rows and labels that strength and prior are chosen on, at most."""
 NEWTON_STEPS = 25
+TEMPLATES = ("{}", "This text is about {}.", "This text expresses {}.")
+"""Sentences that a label's name is put into; the training rows choose."""
 
 
 @dataclass(frozen=True)
@@ -180,3 +184,40 @@ def _reach(scores: Tensor, labels: Tensor) -> float:
 def _folds(rows: int, folds: int, seed: int) -> list[Tensor]:
     order = torch.randperm(rows, generator=torch.Generator().manual_seed(seed))
     return [part for part in torch.tensor_split(order, min(max(folds, 2), rows)) if len(part)]
+
+
+def readable(name: str) -> str:
+    """A label's name as a person would write it in a sentence.
+
+    Examples:
+        >>> readable("comp.sys.ibm_pc"), readable("MachineLearning"), readable("cs.LG"), readable("F1-score")
+        ('comp sys ibm pc', 'machine learning', 'cs LG', 'F1 score')
+    """
+    spaced = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", re.sub(r"[\W_]+", " ", name)).strip()
+    words = [word if word.isupper() or any(map(str.isdigit, word)) else word.lower() for word in spaced.split()]
+    return " ".join(words) or name
+
+
+def check_templates(templates: Sequence[str]) -> None:
+    """Raise unless each template has one place for a name."""
+    for template in templates:
+        if template.count("{}") != 1:
+            raise ValueError(f"A label template must have one {{}} where the label's name goes; got {template!r}.")
+
+
+def name_priors(
+    label_names: Sequence[str], encode: Callable[[list[str]], Tensor], templates: Sequence[str] = TEMPLATES
+) -> dict[str, Tensor]:
+    """Priors for `fit_best_heads`: the encoded names of all labels, for each template.
+
+    `encode` gives the features (rows, size) of texts, as the heads will see them.
+
+    Examples:
+        >>> lengths = lambda texts: torch.tensor([[float(len(text))] for text in texts])
+        >>> name_priors(["joy", "deep_sorrow"], lengths, templates=["It is {}."])["It is {}."].tolist()
+        [[10.0], [18.0]]
+    """
+    check_templates(templates)
+    names = [readable(name) for name in label_names]
+    encoded = encode([template.replace("{}", name) for template in templates for name in names])
+    return dict(zip(templates, torch.split(encoded, len(names)), strict=True))

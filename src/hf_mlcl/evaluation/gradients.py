@@ -65,7 +65,7 @@ def gradient_study(
     Examples:
         >>> study = gradient_study([[1.0, 0.0], [1.0, 0.1], [0.9, 0.0]], [[1, 1], [1, 0], [0, 1]])
         >>> study.positives, study.repelled
-        (4, 0)
+        (4, 1)
     """
     x, y = torch.as_tensor(as_array(embeddings)).double(), torch.as_tensor(as_multi_hot(labels, "labels"))
     check_multi_hot(y, x, rows_name="embeddings")

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hf_mlcl.evaluation.label_names import TEMPLATES, name_priors
+from hf_mlcl.evaluation.best import TEMPLATES, name_priors
 from hf_mlcl.experiments.arguments import ExperimentArguments
 from hf_mlcl.experiments.decisions import DECISIONS_FILE, METRICS_FILE
 from hf_mlcl.experiments.evaluating import Array, Evaluated, evaluate_stages, stage_classifier

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from hf_mlcl.evaluation.label_names import check_templates
+from hf_mlcl.evaluation.best import check_templates
 
 SMALL_BACKBONE = "small"
 """Name of the backbone that is built here and trained from nothing: no download, and minutes on a CPU."""

@@ -57,11 +57,8 @@ class Encoder:
     ) -> Encoder:
         """A trained encoder with its tokenizer or image processor, from a folder or the Hub.
 
-        Args:
-            name: Folder or Hub id, as the trainer saves and pushes it.
-            batch_size: Texts or images at a time.
-            trust_remote_code: Whether to run Python files that come with the model.
-            **kwargs: For ``MLCLModel.from_pretrained``.
+        Python files that come with it run only with `trust_remote_code`; further arguments are for
+        ``MLCLModel.from_pretrained``.
         """
         model = MLCLModel.from_pretrained(name, trust_remote_code=trust_remote_code, **kwargs)
         check_finite(name, model)

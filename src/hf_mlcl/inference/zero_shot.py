@@ -62,10 +62,7 @@ class PrototypeClassifier:
 
     @classmethod
     def from_model(cls, encoder: Encoder) -> PrototypeClassifier:
-        """With the prototypes that a loss has trained (`proto`, `msc`, `wo_reg`, `reg`).
-
-        Other losses leave them as they were drawn: use `from_examples` there.
-        """
+        """With the prototypes that `proto`, `msc`, `wo_reg` or `reg` has trained; other losses leave them random."""
         return cls(encoder, encoder.model.prototypes.weight, "embeddings")
 
     @classmethod
@@ -74,11 +71,8 @@ class PrototypeClassifier:
     ) -> PrototypeClassifier:
         """With the mean feature of each label's examples: works for any encoder, and a handful of examples is a start.
 
-        Args:
-            encoder: Encodes texts or images.
-            inputs: Texts or images.
-            labels: Their multi-hot labels (rows, labels). A label without an example scores 0.
-            label_names: Of the columns; need not be labels that the encoder was trained for, but are if not given.
+        The labels are multi-hot (rows, labels); one without an example scores 0. Their names need not be those that the
+        encoder was trained for, but are if not given.
         """
         means = torch.from_numpy(label_centroids(encoder.features(inputs), labels))
         return cls(encoder, means, "features", label_names)

@@ -97,24 +97,15 @@ class _LinearHeadsClassifier(SharedModel, PreTrainedModel):
         thresholds: DecisionRule | Mapping[str, float] | Sequence[float] | float | None = None,
         temperature: float = 1.0,
     ) -> None:
-        """Put into the configuration how probabilities are scaled and which of them give a label.
+        """Put a `DecisionRule` into the configuration, in place of the former one.
 
-        This replaces what a former call has set, and speaks of the probabilities that the linear evaluation gives:
-        thresholds move along with the temperature, so that it changes probabilities and never decisions.
+        Thresholds speak of the probabilities that the linear evaluation gives, and move along with the temperature, so
+        that it changes probabilities and never decisions.
 
         Args:
             thresholds: A rule, such as `tune_thresholds` finds; or numbers, one for all, one per label, or by the names
                 of labels (0.5 for the others). None stands for 0.5.
             temperature: What `fit_temperature` found; 1 leaves probabilities as they are.
-
-        Examples:
-            >>> from transformers import BertConfig
-            >>> backbone = BertConfig(vocab_size=50, hidden_size=16, num_hidden_layers=1, num_attention_heads=2)
-            >>> config = MLCLConfig(backbone_config=backbone, id2label={0: "sport", 1: "music"})
-            >>> model = MLCLForSequenceClassification(config)
-            >>> model.calibrate({"music": 0.2}, temperature=2.0)  # 0.2 is a logit of -1.386; 1 / 3 is half of it
-            >>> [round(value, 4) for value in model.config.thresholds], model.config.logit_temperature
-            ([0.5, 0.3333], 2.0)
         """
         config = self.config
         if isinstance(thresholds, Mapping):
@@ -142,16 +133,19 @@ class _LinearHeadsClassifier(SharedModel, PreTrainedModel):
 class MLCLForSequenceClassification(_LinearHeadsClassifier):
     """Classifies texts.
 
-    It runs in ``pipeline("text-classification", top_k=None)``, which gives the probability of every label, and in
-    ``pipeline("multilabel-text-classification")``, which gives the labels that reach their thresholds.
+    ``pipeline("text-classification", top_k=None)`` gives the probability of every label, and
+    ``pipeline("multilabel-text-classification")`` the labels that reach their thresholds.
 
     Examples:
         >>> from transformers import BertConfig
         >>> backbone = BertConfig(vocab_size=50, hidden_size=16, num_hidden_layers=1, num_attention_heads=2)
-        >>> encoder = MLCLModel(MLCLConfig(backbone_config=backbone, num_labels=3))
-        >>> model = MLCLForSequenceClassification.from_encoder(encoder, torch.zeros(3, 3, 16), torch.zeros(3, 3))
-        >>> model(input_ids=torch.tensor([[1, 2, 3]])).logits.sigmoid()
-        tensor([[0.5000, 0.5000, 0.5000]], grad_fn=<SigmoidBackward0>)
+        >>> encoder = MLCLModel(MLCLConfig(backbone_config=backbone, id2label={0: "sport", 1: "music"}))
+        >>> model = MLCLForSequenceClassification.from_encoder(encoder, torch.zeros(3, 2, 16), torch.zeros(3, 2))
+        >>> model(input_ids=torch.tensor([[1, 2, 3]])).logits.sigmoid().tolist()
+        [[0.5, 0.5]]
+        >>> model.calibrate({"music": 0.2}, temperature=2.0)  # 0.2 is a logit of -1.386; 1 / 3 is half of it
+        >>> [round(value, 4) for value in model.config.thresholds]
+        [0.5, 0.3333]
     """
 
     def forward(

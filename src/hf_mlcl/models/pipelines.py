@@ -48,19 +48,15 @@ class MultiLabelTextClassificationPipeline(_Decides, TextClassificationPipeline)
     Texts longer than the tokenizer's ``model_max_length`` are cut; the tokenizer's arguments may be passed along.
 
     Examples:
-        >>> import torch
         >>> from transformers import BertConfig, pipeline
-        >>> from hf_mlcl import MLCLConfig, MLCLForSequenceClassification, MLCLModel
+        >>> from hf_mlcl import MLCLConfig, MLCLForSequenceClassification
         >>> from hf_mlcl.data import word_tokenizer
-        >>> tokenizer = word_tokenizer(["a cat", "a dog"])
         >>> backbone = BertConfig(vocab_size=9, hidden_size=16, num_hidden_layers=1, num_attention_heads=2)
-        >>> encoder = MLCLModel(MLCLConfig(backbone_config=backbone, id2label={0: "cat", 1: "dog"}))
-        >>> bias = torch.tensor([[1.0, -1.0]])  # probabilities of 0.73 and 0.27, whatever the text
-        >>> model = MLCLForSequenceClassification.from_encoder(encoder, torch.zeros(1, 2, 16), bias)
-        >>> model.calibrate([0.5, 0.2])
-        >>> classify = pipeline("multilabel-text-classification", model=model, tokenizer=tokenizer, device="cpu")
-        >>> [[found["label"] for found in labels] for labels in classify(["a cat", "a dog"])]
-        [['cat', 'dog'], ['cat', 'dog']]
+        >>> config = MLCLConfig(backbone_config=backbone, id2label={0: "cat", 1: "dog"}, thresholds=[0.0, 1.0])
+        >>> task, tokenizer = "multilabel-text-classification", word_tokenizer(["a cat"])
+        >>> classify = pipeline(task, model=MLCLForSequenceClassification(config), tokenizer=tokenizer, device="cpu")
+        >>> [found["label"] for found in classify("a cat")]  # a threshold of 0 is always reached
+        ['cat']
     """
 
     def _sanitize_parameters(self, **tokenizer_kwargs: Any) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
@@ -87,9 +83,8 @@ def probabilities_of(logits: Tensor, config: Any) -> Tensor:
     logits = logits.float()
     if config.problem_type == "regression":
         return logits
-    if config.problem_type == "multi_label_classification" or config.num_labels == 1:
-        return logits.sigmoid()
-    return logits.softmax(-1)
+    one_by_one = config.problem_type == "multi_label_classification" or config.num_labels == 1
+    return logits.sigmoid() if one_by_one else logits.softmax(-1)
 
 
 for _kind, _pipeline, _model in (

@@ -8,8 +8,8 @@ An encoder that has never seen the training rows is judged by cross-validation o
 finds them easier than any new row: it is judged on validation rows, and its probabilities are made honest there.
 
 A **prior** says where a label's weights are expected: in the direction of its encoded name (what an encoder makes of
-"joy" is where it will put joyful texts), or nowhere. Heads shrink towards it instead of towards zero. How far it goes is
-one number for all labels, fitted to the training rows.
+"joy" is where it will put joyful texts), or nowhere. Heads shrink towards it instead of towards zero. How far it
+reaches is one number for all labels, fitted to the training rows.
 """
 
 from __future__ import annotations

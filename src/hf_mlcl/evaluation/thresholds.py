@@ -242,7 +242,6 @@ def _best_each(counts: IntArray, objective: Objective, target: float | None) -> 
 
 
 def _best_shared(counts: IntArray, objective: Objective, target: float | None) -> int:
-    """Index of the candidate that is best for all labels together."""
     counts = counts if objective == "macro_f1" else counts.sum(-1, keepdims=True)
     if objective == "precision":
         return int(_first_precise(counts, target)[0])
@@ -263,10 +262,7 @@ def _first_precise(counts: IntArray, target: float | None) -> IntArray:
 
 
 def _precise_enough(cut: FloatArray, counts: IntArray, target: float) -> FloatArray:
-    """Each cut raised to the first candidate at which precision reaches the target.
-
-    Where none above reaches it, lowered to the nearest one that does; where none does at all, left as it is.
-    """
+    """Each cut raised to the first candidate at which precision reaches the target, or else lowered to the nearest."""
     reached = divide(counts[HITS], counts[PREDICTED]) >= target
     above = reached & (LOGITS[:, np.newaxis] >= cut)
     lowest_above, highest = above.argmax(0), len(LOGITS) - 1 - reached[::-1].argmax(0)

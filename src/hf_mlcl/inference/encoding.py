@@ -75,7 +75,7 @@ class Encoder:
         return cls(model, processor, batch_size=batch_size)
 
     def features(self, inputs: Inputs) -> Tensor:
-        """The backbone's representation (rows, hidden), float32 on the CPU."""
+        """The backbone's representation (rows, hidden), in float32 on the CPU."""
         return self._encode(inputs, "features")
 
     def embeddings(self, inputs: Inputs) -> Tensor:

@@ -14,9 +14,7 @@ from hf_mlcl.inference.encoding import Encoder, Inputs, is_single
 
 
 class PrototypeClassifier:
-    """Scores labels by the cosine similarity of a text or an image to each label's prototype.
-
-    Scores lie between -1 and 1. They rank labels; they are no probabilities.
+    """Scores labels by the cosine similarity of a text or an image to each label's prototype: no probabilities.
 
     Args:
         encoder: Encodes texts or images.

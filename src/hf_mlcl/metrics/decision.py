@@ -44,7 +44,10 @@ class DecisionRule:
             raise ValueError(f"single_label must be True or False, but is {self.single_label!r}.")
         number = isinstance(self.temperature, Real) and not isinstance(self.temperature, bool)
         if not number or not 0 < self.temperature < math.inf:
-            raise ValueError(f"temperature must be a positive number, but is {self.temperature!r}. 1 changes nothing.")
+            raise ValueError(
+                f"temperature (in a configuration: logit_temperature) must be a positive number, but is "
+                f"{self.temperature!r}. 1 changes nothing."
+            )
         object.__setattr__(self, "thresholds", tuple(cuts.tolist()) if cuts.ndim else float(cuts))
 
     @classmethod

@@ -19,9 +19,8 @@ def average_precision(labels: ArrayLike, scores: ArrayLike, absent: float = 0.0)
     """Average precision of each label.
 
     It is the mean, over the rows that carry the label, of the precision at that row's score: of all rows that score at
-    least as high, the share that carries the label. Rows that tie thus stand on the same rank, as in scikit-learn.
-
-    Scores are any numbers that grow with confidence. A label that no row carries gets `absent`.
+    least as high, the share that carries the label. Rows that tie thus stand on the same rank, as in scikit-learn. A
+    label that no row carries gets `absent`.
 
     Examples:
         >>> average_precision([[1, 0], [0, 1], [1, 0]], [[0.9, 0.1], [0.8, 0.7], [0.7, 0.2]]).round(3).tolist()

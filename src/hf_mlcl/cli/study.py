@@ -1,38 +1,29 @@
-"""`hf-mlcl study`: run a study, look at it, print its tables and figures.
-
-The commands call `hf_mlcl.study`; here is only what a person sees: progress and tables in a terminal, plain lines in a
-log.
-"""
+"""`hf-mlcl study`: run a study, look at it, print its tables and figures. What is computed is in `hf_mlcl.study`."""
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, replace
-from enum import Enum
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 from typer.core import TyperGroup
 
 from hf_mlcl.cli.output import print_json, print_table, say
 
 if TYPE_CHECKING:
     from hf_mlcl.study import Progress, Study
-    from hf_mlcl.study.report import Cell, ReportTable
+    from hf_mlcl.study.tables import ReportTable
 
-WRONG_FILE, SOME_FAILED, INTERRUPTED = 2, 1, 130
-STATES = ("finished", "running", "waiting", "failed")
+WRONG_ARGUMENTS, SOME_FAILED, INTERRUPTED = 2, 1, 130
 
 
-class _RunByDefault(TyperGroup):
-    """`hf-mlcl study FILE` means `hf-mlcl study run FILE`."""
+class _Commands(TyperGroup):
+    """`hf-mlcl study FILE` means `hf-mlcl study run FILE`; wrong studies end the program with code 2."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if args and not args[0].startswith("-") and args[0] not in self.commands:
@@ -40,31 +31,24 @@ class _RunByDefault(TyperGroup):
         rest: list[str] = super().parse_args(ctx, args)
         return rest
 
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command."""
+        from hf_mlcl.study import StudyError
+
+        try:
+            return super().invoke(ctx)
+        except StudyError as error:
+            say(f"hf-mlcl: {error}")
+            raise typer.Exit(WRONG_ARGUMENTS) from None
+
 
 study_app = typer.Typer(
     name="study",
-    cls=_RunByDefault,
+    cls=_Commands,
     no_args_is_help=True,
     rich_markup_mode="markdown",
     help="Compare losses: corpora x losses x seeds x settings from one file. `hf-mlcl study FILE` runs it.",
 )
-
-
-class Layout(str, Enum):
-    """What makes a table of its own."""
-
-    metric = "metric"
-    setting = "setting"
-
-
-class TableFormat(str, Enum):
-    """How tables are printed."""
-
-    terminal = "terminal"
-    markdown = "markdown"
-    latex = "latex"
-    html = "html"
-
 
 FileArgument = Annotated[
     str, typer.Argument(metavar="FILE", help="A study file (YAML), or a ready one by name: table_full.")
@@ -84,91 +68,107 @@ Changes = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
+def _shard(text: str) -> tuple[int, int]:
+    match = re.fullmatch(r"(\d+)/(\d+)", text)
+    if not match or not 1 <= int(match[1]) <= int(match[2]):
+        raise typer.BadParameter(f"must be K/N with K from 1 to N, such as 1/16; got {text!r}.")
+    return int(match[1]), int(match[2])
+
+
 @study_app.command()
 def run(
     file: FileArgument,
     changes: Changes = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Runs at a time. One a GPU (or one on a CPU) if not given.")
+        int | None, typer.Option(min=1, help="Runs at a time. One per GPU (or one on a CPU) if not given.")
     ] = None,
+    shard: Annotated[
+        str, typer.Option(metavar="K/N", help="Do every N-th run, beginning with the K-th: for N equal jobs.")
+    ] = "1/1",
+    ray: Annotated[bool, typer.Option("--ray", help="Use the Ray cluster of this machine, or start one.")] = False,
+    ray_address: Annotated[str | None, typer.Option(help="Use the Ray cluster at this address.")] = None,
     retry_failed: Annotated[bool, typer.Option(help="Try runs that failed once more.")] = False,
-    lease: Annotated[
-        float, typer.Option(min=1, help="Seconds without a sign after which a worker on another machine is dead.")
-    ] = 600.0,
     as_json: AsJson = False,
 ) -> None:
     """Do what is left of a study, and print its tables.
 
-    Start it as often as you like, on one machine or on many that share the folder: runs that are finished stay, runs
-    that are being done elsewhere are left alone, runs that were interrupted go on from their last checkpoint.
+    Start it as often as you like: runs that are finished stay, runs that another command is at are left to it, runs
+    that were interrupted go on from their last checkpoint.
     """
-    from hf_mlcl.study import run_study
+    from hf_mlcl.study import load_study, run_study
     from hf_mlcl.study.publishing import publish
 
-    study = _loaded(file, changes)
-    console = Console(stderr=as_json)  # stdout is for the JSON alone
-    console.print(f"{escape(study.name)}: {len(study.runs)} runs in {escape(str(study.output_dir))}", highlight=False)
+    part = _shard(shard)
+    if workers and (ray or ray_address):
+        raise typer.BadParameter("--workers cannot be given with Ray, which decides how many runs there are at a time.")
+    study = load_study(file, changes or ())
+    tell = say if as_json else partial(print, flush=True)  # stdout is for the JSON alone
+    tell(f"{study.name}: {len(study.runs)} runs in {study.output_dir}")
+
+    def notify(line: str, progress: Progress) -> None:
+        tell(f"{time.strftime('%Y-%m-%d %H:%M:%S')} [{progress.finished}/{progress.total}] {line}")
+
     try:
-        with _progress(console) as notify:
-            outcome = run_study(study, workers=workers, retry_failed=retry_failed, lease=lease, notify=notify)
+        outcome = run_study(
+            study, workers=workers, shard=part, ray=ray_address or ray, retry_failed=retry_failed, notify=notify
+        )
     except KeyboardInterrupt:
-        console.print("Interrupted. The same command goes on where it was.")
+        tell("Interrupted. The same command goes on where it was.")
         raise typer.Exit(INTERRUPTED) from None
+    tell(f"{outcome.finished} of {outcome.total} runs are finished, {outcome.failed} failed.")
     left = outcome.total - outcome.finished - outcome.failed
-    console.print(f"{outcome.finished} of {outcome.total} runs are finished, {outcome.failed} failed.")
     if left:
-        console.print(f"{left} are with other workers; see `hf-mlcl study status`.")
-    published = publish(study) if outcome.finished else None
+        tell(f"{left} are with other commands; see `hf-mlcl study status`.")
+    paths, _, tables = publish(study) if outcome.finished else ([], None, [])
     if as_json:
-        counts = {"total": outcome.total, "finished": outcome.finished, "failed": outcome.failed}
-        print_json({"folder": study.output_dir, **counts, "tables": _values(published.tables if published else [])})
-    elif published:
-        for each in published.tables:
-            _print_table(console, each)
-        names = ", ".join(path.name for path in published.paths)
-        console.print(f"In {study.output_dir}: {names}", markup=False, soft_wrap=True)
+        tables_json = {each.title: each.values() for each in tables}
+        print_json({"folder": study.output_dir, **vars(outcome), "tables": tables_json})
+    else:
+        _print_tables(tables, study, paths)
     if outcome.failed:
-        console.print("`hf-mlcl study status` names the errors; --retry-failed tries those runs again.")
+        tell("`hf-mlcl study status` names the errors; --retry_failed tries those runs again.")
         raise typer.Exit(SOME_FAILED)
 
 
 @study_app.command()
 def status(file: FileOrFolder, changes: Changes = None, as_json: AsJson = False) -> None:
     """Show which runs are finished, running, waiting or failed, and how long the rest may take."""
-    from hf_mlcl.study.table import finished, study_table
+    from hf_mlcl.study.results import STATES, finished, study_table
 
     study = _planned(file, changes)
     table = study_table(study)
     counts = Counter(table["state"])
-    seconds = _remaining(table)
+    done, left = finished(table), table[table["state"].isin(["waiting", "running"])]
+    times = done.groupby(["corpus", "loss"])["seconds.total"].mean().to_dict() if len(done) else {}
+    overall = float(done["seconds.total"].mean()) if len(done) else 0.0
+    seconds = float(sum(times.get(key, overall) for key in zip(left["corpus"], left["loss"], strict=True)))
     if as_json:
-        rows = table[["id", "corpus", "loss", "group", "seed", "state", "attempts", "error"]].to_dict("records")
-        print_json({"states": counts, "remaining_seconds": seconds, "runs": rows})
+        rows = table[["id", "corpus", "loss", "setting", "seed", "state", "error"]].to_dict("records")
+        print_json({"states": counts, "remaining_seconds": seconds if len(done) else None, "runs": rows})
         return
     lines = []
-    for (corpus, group, loss), rows in table.groupby(["corpus", "group", "loss"], sort=False):
+    for key, rows in table.groupby(["corpus", "setting", "loss"], sort=False):
         states = Counter(rows["state"])
-        done = finished(rows)
-        mean = _duration(done["seconds.total"].mean()) if len(done) else ""
-        lines.append([corpus, group, loss, *(states[state] for state in STATES), mean])
+        mean = _duration(finished(rows)["seconds.total"].mean()) if states["finished"] else ""
+        lines.append([*key, *(states[state] for state in STATES), mean])
     print_table(["corpus", "setting", "loss", *STATES, "mean time"], lines)
-    summary = ", ".join(f"{count} {state}" for state, count in counts.items())
-    print(f"{len(table)} runs: {summary}.")
+    print(f"{len(table)} runs: {', '.join(f'{count} {state}' for state, count in counts.items())}.")
     if seconds:
         print(f"What is left takes about {_duration(seconds)} of one worker, going by the finished runs.")
     for row in table[table["state"] == "failed"].to_dict("records"):
-        folder = study.output_dir / "runs" / row["id"]
-        print(f"failed: {row['error']}\n  {folder / 'log.txt'}")
+        print(f"failed: {row['error']}\n  {study.output_dir / 'runs' / row['id'] / 'log.txt'}")
 
 
 @study_app.command()
 def table(
     file: FileOrFolder,
     changes: Changes = None,
-    output_format: Annotated[TableFormat, typer.Option("--format", help="What to print.")] = TableFormat.terminal,
+    output_format: Annotated[
+        Literal["terminal", "markdown", "latex", "html"], typer.Option("--format", help="What to print.")
+    ] = "terminal",
     per: Annotated[
-        Layout, typer.Option(help="A table a metric (settings side by side), or a setting.")
-    ] = Layout.metric,
+        Literal["metric", "setting"], typer.Option(help="A table per metric (settings side by side), or per setting.")
+    ] = "metric",
     as_json: AsJson = False,
 ) -> None:
     """Print the tables: mean and deviation over seeds, the best in bold, the paper's numbers beside ours.
@@ -179,19 +179,14 @@ def table(
     from hf_mlcl.study.publishing import publish
     from hf_mlcl.study.rendering import to_html, to_latex, to_markdown
 
-    study = _planned(file, changes)
-    _expect_results(study, file)
-    console = Console()
-    paths, _, tables = publish(study, per.value)
+    study = _with_results(file, changes)
+    paths, _, tables = publish(study, per)
     if as_json:
-        print_json(_values(tables))
-    elif output_format is TableFormat.terminal:
-        for each in tables:
-            _print_table(console, each)
-        console.print(f"Also in {study.output_dir}: {', '.join(path.name for path in paths)}", markup=False)
+        print_json({each.title: each.values() for each in tables})
+    elif output_format == "terminal":
+        _print_tables(tables, study, paths)
     else:
-        render = {"markdown": to_markdown, "latex": to_latex, "html": to_html}[output_format.value]
-        print("\n\n".join(map(render, tables)))
+        print("\n\n".join(map({"markdown": to_markdown, "latex": to_latex, "html": to_html}[output_format], tables)))
 
 
 @study_app.command()
@@ -212,16 +207,14 @@ def figures(
     from hf_mlcl.study.figures import save_figures
     from hf_mlcl.study.publishing import publishing_lock
 
-    study = _planned(file, changes)
-    _expect_results(study, file)
-    folder = output or study.output_dir / "figures"
+    study = _with_results(file, changes)
     try:
         with publishing_lock(study):
+            folder = output or study.output_dir / "figures"
             drawn, missing = save_figures(study, folder, names=name, suffix=picture_format)
     except ValueError as error:
-        _fail(str(error))
-    for path in drawn.values():
-        print(path)
+        raise typer.BadParameter(str(error)) from error
+    print(*drawn.values(), sep="\n", end="\n" if drawn else "")
     for figure, needs in missing.items():
         say(f"{figure}: not drawn; it needs {needs}.")
     if not drawn:
@@ -232,9 +225,8 @@ def figures(
 def cost(
     file: FileArgument,
     changes: Changes = None,
-    tera: Annotated[
-        float | None,
-        typer.Option("--tera-ops", min=0.001, help="Operations a second that your device sustains, in 10^12."),
+    tera_ops: Annotated[
+        float | None, typer.Option(min=0.001, help="Operations per second that your device sustains, in 10^12.")
     ] = None,
     settings: Annotated[
         bool, typer.Option("--settings", help="Show every setting with its origin, rows and steps of each kind of run.")
@@ -245,22 +237,24 @@ def cost(
 
     Operations are counted on the networks; the rate of the device is an assumption, which is printed with the result.
     """
+    from hf_mlcl.study import load_study
     from hf_mlcl.study.cost import DEVICE_RATE, assumed_backbones, cost_group, study_cost
     from hf_mlcl.study.execution import dry_run_of
 
-    study = _loaded(file, changes)
-    rates = DEVICE_RATE if tera is None else dict.fromkeys(DEVICE_RATE, tera * 1e12)
+    study = load_study(file, changes or ())
+    rates = DEVICE_RATE if tera_ops is None else dict.fromkeys(DEVICE_RATE, tera_ops * 1e12)
     costs = study_cost(study, rates)
     stand_ins = assumed_backbones(study)
     firsts = {cost_group(run): run for run in reversed(study.runs)} if settings else {}
     plans = {key: dry_run_of(firsts[key]) for key in costs if key in firsts}
     if as_json:
+        shown = {"settings": {key: asdict(plan) for key, plan in plans.items()}} if settings else {}
         print_json(
             {
                 "rates": rates,
                 "assumed_backbones": stand_ins,
                 "costs": {key: vars(value) for key, value in costs.items()},
-                **({"settings": {key: asdict(plan) for key, plan in plans.items()}} if settings else {}),
+                **shown,
             }
         )
         return
@@ -268,9 +262,9 @@ def cost(
         print(f"{key}, the first of {costs[key].runs} runs\n{plan}\n")
     rows = [[key, value.runs, f"{value.operations:.1e}", f"{value.hours:,.1f}"] for key, value in costs.items()]
     print_table(["runs of", "number", "operations", "GPU hours"], rows)
-    assumed = ", ".join(f"{rate / 1e12:g} x 10^12 operations a second on {kind}s" for kind, rate in rates.items())
+    assumed = ", ".join(f"{rate / 1e12:g} x 10^12 operations per second on {what}s" for what, rate in rates.items())
     print(
-        f"Assumed: {assumed} (a GPU of the class of an A100, unless you gave --tera-ops); an example costs three\n"
+        f"Assumed: {assumed} (a GPU of the class of an A100, unless you gave --tera_ops); an example costs three\n"
         "forward passes in training and one when its features are extracted; texts have their greatest length. Data\n"
         "loading and linear heads come on top."
     )
@@ -278,127 +272,38 @@ def cost(
         print(f"The backbone {backbone} is not available here: it is taken as {stand_in}.")
 
 
-# Helpers --------------------------------------------------------------------------------------------------------------
-
-
-def _loaded(file: str, changes: list[str] | None) -> Study:
-    from hf_mlcl.study import StudyError, load_study
-
-    try:
-        return load_study(file, changes or ())
-    except StudyError as error:
-        _fail(str(error))
-
-
 def _planned(file: str, changes: list[str] | None) -> Study:
     """The study of a file or folder with the runs that were planned last, so that `--set` need not be repeated."""
-    from hf_mlcl.study import StudyError, WorkList, load_outline
+    from hf_mlcl.study import load_outline, load_study, planned_study
 
-    try:
-        if Path(file).is_dir():
-            return WorkList(file).study()
-        outline = None if changes else load_outline(file)
-        if outline and (outline.output_dir / "plan.json").exists():
-            return replace(outline, runs=WorkList(outline.output_dir).study().runs)
-    except StudyError as error:
-        _fail(str(error))
-    return _loaded(file, changes)
+    if Path(file).is_dir():
+        return planned_study(file)
+    outline = None if changes else load_outline(file)
+    if outline and (outline.output_dir / "plan.json").exists():
+        return replace(outline, runs=planned_study(outline.output_dir).runs)
+    return load_study(file, changes or ())
 
 
-def _expect_results(study: Study, file: str) -> None:
-    """End the program where no run is finished, before anything is written."""
-    from hf_mlcl.study.table import finished, study_table
+def _with_results(file: str, changes: list[str] | None) -> Study:
+    """The same, but the program ends where no run is finished, before anything is written."""
+    from hf_mlcl.study.results import read_result
 
-    if not (study.output_dir / "plan.json").exists() or finished(study_table(study)).empty:
+    study = _planned(file, changes)
+    if not any(read_result(study.run_folder(run)) for run in study.runs):
         say(f"No run is finished yet: start them with `hf-mlcl study run {file}`.")
         raise typer.Exit(1)
+    return study
 
 
-def _fail(message: str) -> NoReturn:
-    say(f"hf-mlcl: {message}")
-    raise typer.Exit(WRONG_FILE)
+def _print_tables(tables: list[ReportTable], study: Study, paths: list[Path]) -> None:
+    from hf_mlcl.study.rendering import STARRED
 
-
-@contextmanager
-def _progress(console: Console) -> Iterator[Callable[[str, Progress], None]]:
-    """How a study's events are shown: lines above a bar in a terminal, lines with the time in a log."""
-    if not console.is_terminal:
-
-        def log(line: str, progress: Progress) -> None:
-            counted = f"[{progress.finished}/{progress.total}]"
-            print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {counted} {line}", file=console.file, flush=True)
-
-        yield log
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-    from rich.progress import Progress as Bar
-
-    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}", markup=False))
-    with Bar(*columns, console=console) as bar:
-        task = bar.add_task("")
-
-        def show(line: str, progress: Progress) -> None:
-            style = "red" if line.startswith("FAILED") else None
-            if not line.startswith("started"):
-                console.print(line, style=style, markup=False, highlight=False, soft_wrap=True)
-            now = ", ".join(progress.running)
-            bar.update(task, completed=progress.finished, total=progress.total, description=now)
-
-        yield show
-
-
-def _values(tables: list[ReportTable]) -> dict[str, Any]:
-    from hf_mlcl.study.report import report_values
-
-    return {each.title: report_values(each) for each in tables}
-
-
-def _print_table(console: Console, table: ReportTable) -> None:
-    if not console.is_terminal:
+    for table in tables:
         headings = ["loss", *(" ".join(column) for column in table.columns)]
-        # There is no bold in a log: a star says the same.
-        print_table(headings, [[row.loss, *(_plain(cell) for cell in row.cells)] for row in table.rows], table.title)
+        print_table(headings, [[row.loss, *map(STARRED.text, row.cells)] for row in table.rows], table.title)
         print(*(f"  {note.replace('Bold:', 'Starred:')}" for note in table.notes), sep="\n", end="\n\n")
-        return
-    shown = Table("loss", title=escape(table.title), title_justify="left")
-    for column in table.columns:
-        shown.add_column("\n".join(map(escape, column)), justify="right")
-    group = None
-    for row in table.rows:
-        if group is not None and row.group != group:
-            shown.add_section()
-        group = row.group
-        shown.add_row(escape(row.loss), *map(_styled, row.cells))
-    console.print(shown)
-    for note in table.notes:
-        console.print(f"  {note}", markup=False, highlight=False, style="dim")
-
-
-def _styled(cell: Cell | None) -> str:
-    if cell is None:
-        return ""
-    style = "bold" if cell.bold else "underline" if cell.underlined else None
-    value = f"[{style}]{cell.value}[/]" if style else cell.value
-    return value + (f" ± {cell.deviation}" if cell.deviation is not None else "")
-
-
-def _plain(cell: Cell | None) -> str:
-    if cell is None:
-        return ""
-    return cell.value + (f" ± {cell.deviation}" if cell.deviation is not None else "") + ("*" if cell.bold else "")
-
-
-def _remaining(table: Any) -> float | None:
-    """Seconds that the runs that are not finished may take: as the finished ones of their corpus and loss did."""
-    from hf_mlcl.study.table import finished
-
-    done = finished(table)
-    if done.empty:
-        return None
-    by_kind = done.groupby(["corpus", "loss"])["seconds.total"].mean().to_dict()
-    overall = float(done["seconds.total"].mean())
-    left = table[table["state"].isin(["waiting", "running"])]
-    return float(sum(by_kind.get((row["corpus"], row["loss"]), overall) for row in left.to_dict("records")))
+    if paths:
+        print(f"In {study.output_dir}: {', '.join(path.name for path in paths)}")
 
 
 def _duration(seconds: float) -> str:

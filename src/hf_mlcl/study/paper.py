@@ -25,30 +25,16 @@ class PaperKey(NamedTuple):
     metric: str
 
 
-HAMMING_UNITS = {
-    "voc2007": 1e-2,
-    "coco2014": 1e-2,
-    "nuswide": 1e-2,
-    "aapd": 1e-3,
-    "rcv1": 1e-4,
-    "bgc": 1e-4,
-    "semeval2018": 1e-2,
-}
+HAMMING_UNITS = {**dict.fromkeys(("voc2007", "coco2014", "nuswide", "semeval2018"), 1e-2), "aapd": 1e-3}
+HAMMING_UNITS |= {"rcv1": 1e-4, "bgc": 1e-4}
 """Unit of the Hamming losses as printed. The paper names one unit and uses three; these are the only powers of ten that
 agree with its own micro-F1 and numbers of labels (`tests/study/test_paper.py`)."""
-
-_LARGER_UNIT_BELOW = {"bgc": 50.0}
+LARGER_UNIT_BELOW = {"bgc": 50.0}
 """Some Hamming losses on BGC(S) are printed in a unit ten times larger (9.865 beside 97.74)."""
 
 
 def paper_value(corpus: str, size: str, loss: str, metric: str) -> float | None:
     """A number of the paper as a fraction; None where it has none.
-
-    Args:
-        corpus: Name of the corpus.
-        size: ``"full"`` or ``"small"``.
-        loss: Name of the loss.
-        metric: ``micro_f1``, ``macro_f1``, ``hamming_loss``, ``mAP``, ``accuracy``, ``alignment`` or ``uniformity``.
 
     Examples:
         >>> paper_value("aapd", "small", "reg", "macro_f1")
@@ -67,23 +53,8 @@ def paper_values() -> dict[PaperKey, float]:
         >>> len(paper_values())
         417
     """
-    return dict(_entries(_file()))
-
-
-def paper_prr() -> float:
-    """The paper's Positive Regularisation Ratio at temperature 0.1.
-
-    Examples:
-        >>> paper_prr()
-        0.38
-    """
-    return float(_file()["positive_regularization_ratio"]["temperature_0.1"]) / 100
-
-
-def _file() -> dict[str, Any]:
     text = resources.files("hf_mlcl.study").joinpath("paper_results.json").read_text(encoding="utf-8")
-    content: dict[str, Any] = json.loads(text)
-    return content
+    return dict(_entries(json.loads(text)))
 
 
 def _entries(tables: dict[str, Any]) -> Iterator[tuple[PaperKey, float]]:
@@ -108,7 +79,7 @@ def _scores(corpus: str, size: str, loss: str, scores: dict[str, float]) -> Iter
     for metric in ("micro_f1", "macro_f1"):
         yield PaperKey(corpus, size, loss, metric), _fraction(scores[metric])
     printed = scores["hamming_as_printed"]
-    unit = HAMMING_UNITS[corpus] * (10 if printed < _LARGER_UNIT_BELOW.get(corpus, 0) else 1)
+    unit = HAMMING_UNITS[corpus] * (10 if printed < LARGER_UNIT_BELOW.get(corpus, 0) else 1)
     yield PaperKey(corpus, size, loss, "hamming_loss"), round(printed * unit, 8)
 
 

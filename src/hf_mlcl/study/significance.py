@@ -4,14 +4,15 @@ Two paired tests, for the two ways in which a difference can be luck:
 
 - over **seeds**: the paired t-test on the scores of the same seeds. It asks whether training again would give the same
   order. From a handful of seeds no rank test can reach 5 % (Wilcoxon needs six), which leaves the t-test; it assumes
-  normal differences, and with two seeds it finds next to nothing significant.
+  normal differences. With two seeds it finds next to nothing significant, however large the difference.
 - over **examples**: approximate randomisation on the decisions for the test rows. Which of the two classifiers decided
   is swapped at random, row by row, and p is the share of swaps that make a difference at least as large. It asks
   whether other test rows would give the same order of *these* trained models, and says nothing about training again.
   It works with a single seed, for metrics that are functions of counts.
 
-``"auto"`` takes seeds where there are three or more, else examples where decisions are at hand, else seeds. All
-p-values of one column, which compare the best with each other one, are corrected after Holm.
+``"auto"`` takes seeds where there are three or more, else examples where decisions are at hand, else nothing is tested
+and the best stands alone. All p-values of one column, which compare the best with each other one, are corrected after
+Holm.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import numpy.typing as npt
 
 Flags = npt.NDArray[np.bool_]
 
+TESTS = ("auto", "seeds", "examples", "none")
 ROUNDS = 1999
 SEEDS_FOR_AUTO = 3
 COUNTED_METRICS = ("micro_f1", "macro_f1", "hamming_loss", "accuracy", "subset_accuracy")
@@ -32,19 +34,14 @@ COUNTED_METRICS = ("micro_f1", "macro_f1", "hamming_loss", "accuracy", "subset_a
 
 @dataclass(frozen=True)
 class Scores:
-    """One method's results in one column.
-
-    Attributes:
-        by_seed: Score of each seed.
-        decisions: Decisions (rows, labels) of each seed, where they are at hand.
-    """
+    """One method's scores by seed in one column, and its decisions (rows, labels) where they are at hand."""
 
     by_seed: Mapping[int, float]
     decisions: Mapping[int, Flags] = field(default_factory=dict)
 
     @property
     def mean(self) -> float:
-        """Mean over seeds."""
+        """Over seeds."""
         return float(np.mean(list(self.by_seed.values())))
 
     @property
@@ -56,14 +53,7 @@ class Scores:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The best of a column, and how the others compare.
-
-    Attributes:
-        best: Its name.
-        p_values: Corrected p-value of each other one against the best; NaN where nothing could be tested.
-        level: Of significance.
-        test: ``"seeds"``, ``"examples"`` or ``"none"``.
-    """
+    """The best of a column, the corrected p-value of each other one against it (NaN where not tested), and the test."""
 
     best: str
     p_values: Mapping[str, float]
@@ -79,9 +69,9 @@ class Comparison:
 def compare(
     methods: Mapping[str, Scores],
     metric: str,
-    *,
     labels: Flags | None = None,
     higher_is_better: bool = True,
+    *,
     test: str = "auto",
     level: float = 0.05,
 ) -> Comparison:
@@ -92,7 +82,7 @@ def compare(
         metric: Name of the metric, for the test over examples.
         labels: Truth (rows, labels), for the same.
         higher_is_better: Whether the largest mean is the best.
-        test: ``"seeds"``, ``"examples"``, ``"none"`` or ``"auto"``.
+        test: One of `TESTS`.
         level: Of significance.
 
     Examples:
@@ -108,10 +98,8 @@ def compare(
     sign = 1 if higher_is_better else -1
     best = max(methods, key=lambda name: sign * methods[name].mean)
     chosen = _choose(test, methods, metric, labels)
-    p_values = {}
-    for name in methods:
-        if name != best:
-            p_values[name] = _p_value(chosen, methods[best], methods[name], metric, labels)
+    others = {name: scores for name, scores in methods.items() if name != best}
+    p_values = {name: _p_value(chosen, methods[best], scores, metric, labels) for name, scores in others.items()}
     return Comparison(best, holm(p_values), level, chosen)
 
 
@@ -208,19 +196,13 @@ def holm(p_values: Mapping[str, float]) -> dict[str, float]:
 
 
 def _choose(test: str, methods: Mapping[str, Scores], metric: str, labels: Flags | None) -> str:
-    if test not in ("auto", "seeds", "examples", "none"):
-        raise ValueError(f"test must be 'auto', 'seeds', 'examples' or 'none'; got {test!r}.")
+    if test not in TESTS:
+        raise ValueError(f"test must be one of {', '.join(TESTS)}; got {test!r}.")
     possible = metric in COUNTED_METRICS and labels is not None and all(scores.decisions for scores in methods.values())
-    if test == "examples" and not possible:
-        return "none"
-    if test != "auto":
-        return test
-    seeds = min(len(scores.by_seed) for scores in methods.values())
-    if seeds >= SEEDS_FOR_AUTO:
-        return "seeds"
-    if possible:
-        return "examples"
-    return "seeds" if seeds > 1 else "none"
+    if test == "auto":
+        seeds = min(len(scores.by_seed) for scores in methods.values())
+        test = "seeds" if seeds >= SEEDS_FOR_AUTO else "examples"
+    return "none" if test == "examples" and not possible else test
 
 
 def _p_value(test: str, best: Scores, other: Scores, metric: str, labels: Flags | None) -> float:

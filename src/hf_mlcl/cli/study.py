@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from hf_mlcl.study import Progress, Study
     from hf_mlcl.study.tables import ReportTable
 
-WRONG_ARGUMENTS, SOME_FAILED, INTERRUPTED = 2, 1, 130
+SOME_FAILED, WRONG_ARGUMENTS, INTERRUPTED = 1, 2, 130
 
 
 class _Commands(TyperGroup):
-    """`hf-mlcl study FILE` means `hf-mlcl study run FILE`; wrong studies end the program with code 2."""
+    """`hf-mlcl study FILE` means `hf-mlcl study run FILE`; a wrong study ends the program with code 2."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if args and not args[0].startswith("-") and args[0] not in self.commands:
@@ -50,41 +50,24 @@ study_app = typer.Typer(
     help="Compare losses: corpora x losses x seeds x settings from one file. `hf-mlcl study FILE` runs it.",
 )
 
-FileArgument = Annotated[
-    str, typer.Argument(metavar="FILE", help="A study file (YAML), or a ready one by name: table_full.")
-]
-FileOrFolder = Annotated[
-    str, typer.Argument(metavar="FILE", help="A study file, a ready one by name, or the folder of a study.")
-]
-Changes = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="KEY=VALUE",
-        help="Change the file: an argument for all runs (`num_train_epochs=3`) or a place in it "
-        "(`seeds=[0,1]`, `corpora.aapd.data_dir=DIR`). May be repeated.",
-    ),
-]
+SET_HELP = (
+    "Change the file: an argument for all runs (`num_train_epochs=3`) or a place in it (`seeds=[0,1]`, "
+    "`corpora.aapd.data_dir=DIR`). May be repeated."
+)
+File = Annotated[str, typer.Argument(metavar="FILE", help="A study file (YAML), or a ready one by name: table_full.")]
+FileOrFolder = Annotated[str, typer.Argument(metavar="FILE", help="A study file, a ready one, or a study's folder.")]
+Changes = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help=SET_HELP)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-
-
-def _shard(text: str) -> tuple[int, int]:
-    match = re.fullmatch(r"(\d+)/(\d+)", text)
-    if not match or not 1 <= int(match[1]) <= int(match[2]):
-        raise typer.BadParameter(f"must be K/N with K from 1 to N, such as 1/16; got {text!r}.")
-    return int(match[1]), int(match[2])
+Format = Literal["terminal", "markdown", "latex", "html"]
+Layout = Literal["metric", "setting"]
 
 
 @study_app.command()
 def run(
-    file: FileArgument,
+    file: File,
     changes: Changes = None,
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="Runs at a time. One per GPU (or one on a CPU) if not given.")
-    ] = None,
-    shard: Annotated[
-        str, typer.Option(metavar="K/N", help="Do every N-th run, beginning with the K-th: for N equal jobs.")
-    ] = "1/1",
+    workers: Annotated[int | None, typer.Option(min=1, help="Runs at a time; one per GPU if not given.")] = None,
+    shard: Annotated[str, typer.Option(metavar="K/N", help="Every N-th run from the K-th, for N equal jobs.")] = "1/1",
     ray: Annotated[bool, typer.Option("--ray", help="Use the Ray cluster of this machine, or start one.")] = False,
     ray_address: Annotated[str | None, typer.Option(help="Use the Ray cluster at this address.")] = None,
     retry_failed: Annotated[bool, typer.Option(help="Try runs that failed once more.")] = False,
@@ -98,7 +81,9 @@ def run(
     from hf_mlcl.study import load_study, run_study
     from hf_mlcl.study.publishing import publish
 
-    part = _shard(shard)
+    part = re.fullmatch(r"(\d+)/(\d+)", shard)
+    if not part or not 1 <= int(part[1]) <= int(part[2]):
+        raise typer.BadParameter(f"--shard must be K/N with K from 1 to N, such as 1/16; got {shard!r}.")
     if workers and (ray or ray_address):
         raise typer.BadParameter("--workers cannot be given with Ray, which decides how many runs there are at a time.")
     study = load_study(file, changes or ())
@@ -108,21 +93,20 @@ def run(
     def notify(line: str, progress: Progress) -> None:
         tell(f"{time.strftime('%Y-%m-%d %H:%M:%S')} [{progress.finished}/{progress.total}] {line}")
 
+    where: dict[str, Any] = {"workers": workers, "shard": (int(part[1]), int(part[2])), "ray": ray_address or ray}
     try:
-        outcome = run_study(
-            study, workers=workers, shard=part, ray=ray_address or ray, retry_failed=retry_failed, notify=notify
-        )
+        outcome = run_study(study, **where, retry_failed=retry_failed, notify=notify)
     except KeyboardInterrupt:
         tell("Interrupted. The same command goes on where it was.")
         raise typer.Exit(INTERRUPTED) from None
-    tell(f"{outcome.finished} of {outcome.total} runs are finished, {outcome.failed} failed.")
     left = outcome.total - outcome.finished - outcome.failed
-    if left:
-        tell(f"{left} are with other commands; see `hf-mlcl study status`.")
+    others = f" {left} are with other commands; see `hf-mlcl study status`." if left else ""
+    tell(f"{outcome.finished} of {outcome.total} runs are finished, {outcome.failed} failed.{others}")
     paths, _, tables = publish(study) if outcome.finished else ([], None, [])
     if as_json:
-        tables_json = {each.title: each.values() for each in tables}
-        print_json({"folder": study.output_dir, **vars(outcome), "tables": tables_json})
+        print_json(
+            {"folder": study.output_dir, **vars(outcome), "tables": {each.title: each.values() for each in tables}}
+        )
     else:
         _print_tables(tables, study, paths)
     if outcome.failed:
@@ -139,8 +123,8 @@ def status(file: FileOrFolder, changes: Changes = None, as_json: AsJson = False)
     table = study_table(study)
     counts = Counter(table["state"])
     done, left = finished(table), table[table["state"].isin(["waiting", "running"])]
-    times = done.groupby(["corpus", "loss"])["seconds.total"].mean().to_dict() if len(done) else {}
-    overall = float(done["seconds.total"].mean()) if len(done) else 0.0
+    times = done.groupby(["corpus", "loss"])["seconds.total"].mean() if len(done) else {}
+    overall = done["seconds.total"].mean() if len(done) else 0.0
     seconds = float(sum(times.get(key, overall) for key in zip(left["corpus"], left["loss"], strict=True)))
     if as_json:
         rows = table[["id", "corpus", "loss", "setting", "seed", "state", "error"]].to_dict("records")
@@ -163,12 +147,8 @@ def status(file: FileOrFolder, changes: Changes = None, as_json: AsJson = False)
 def table(
     file: FileOrFolder,
     changes: Changes = None,
-    output_format: Annotated[
-        Literal["terminal", "markdown", "latex", "html"], typer.Option("--format", help="What to print.")
-    ] = "terminal",
-    per: Annotated[
-        Literal["metric", "setting"], typer.Option(help="A table per metric (settings side by side), or per setting.")
-    ] = "metric",
+    output_format: Annotated[Format, typer.Option("--format", help="What to print.")] = "terminal",
+    per: Annotated[Layout, typer.Option(help="A table per metric (settings side by side), or per setting.")] = "metric",
     as_json: AsJson = False,
 ) -> None:
     """Print the tables: mean and deviation over seeds, the best in bold, the paper's numbers beside ours.
@@ -176,8 +156,8 @@ def table(
     Writes `runs.parquet` and `runs.csv` (every run a row), `report.md`, `report.tex`, `report.html` and the figures
     into the study's folder.
     """
+    from hf_mlcl.study import rendering
     from hf_mlcl.study.publishing import publish
-    from hf_mlcl.study.rendering import to_html, to_latex, to_markdown
 
     study = _with_results(file, changes)
     paths, _, tables = publish(study, per)
@@ -186,16 +166,15 @@ def table(
     elif output_format == "terminal":
         _print_tables(tables, study, paths)
     else:
-        print("\n\n".join(map({"markdown": to_markdown, "latex": to_latex, "html": to_html}[output_format], tables)))
+        render = {"markdown": rendering.to_markdown, "latex": rendering.to_latex, "html": rendering.to_html}
+        print("\n\n".join(map(render[output_format], tables)))
 
 
 @study_app.command()
 def figures(
     file: FileOrFolder,
     changes: Changes = None,
-    name: Annotated[
-        list[str] | None, typer.Option(help="A figure by name; all that are possible if not given.")
-    ] = None,
+    name: Annotated[list[str] | None, typer.Option(help="A figure; all that are possible if not given.")] = None,
     output: Annotated[Path | None, typer.Option(help="Folder; `figures/` in the study's if not given.")] = None,
     picture_format: Annotated[str, typer.Option("--format", help="png, pdf or svg.")] = "png",
 ) -> None:
@@ -210,11 +189,11 @@ def figures(
     study = _with_results(file, changes)
     try:
         with publishing_lock(study):
-            folder = output or study.output_dir / "figures"
-            drawn, missing = save_figures(study, folder, names=name, suffix=picture_format)
+            drawn, missing = save_figures(study, output or study.output_dir / "figures", None, name, picture_format)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
-    print(*drawn.values(), sep="\n", end="\n" if drawn else "")
+    for path in drawn.values():
+        print(path)
     for figure, needs in missing.items():
         say(f"{figure}: not drawn; it needs {needs}.")
     if not drawn:
@@ -223,14 +202,12 @@ def figures(
 
 @study_app.command()
 def cost(
-    file: FileArgument,
+    file: File,
     changes: Changes = None,
     tera_ops: Annotated[
-        float | None, typer.Option(min=0.001, help="Operations per second that your device sustains, in 10^12.")
+        float | None, typer.Option(min=0.001, help="What your device sustains: 10^12 per second.")
     ] = None,
-    settings: Annotated[
-        bool, typer.Option("--settings", help="Show every setting with its origin, rows and steps of each kind of run.")
-    ] = False,
+    settings: Annotated[bool, typer.Option("--settings", help="Show every setting of each kind of run.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Estimate what a study costs before it runs: number of runs, operations, GPU hours.
@@ -249,14 +226,8 @@ def cost(
     plans = {key: dry_run_of(firsts[key]) for key in costs if key in firsts}
     if as_json:
         shown = {"settings": {key: asdict(plan) for key, plan in plans.items()}} if settings else {}
-        print_json(
-            {
-                "rates": rates,
-                "assumed_backbones": stand_ins,
-                "costs": {key: vars(value) for key, value in costs.items()},
-                **shown,
-            }
-        )
+        numbers = {key: asdict(value) for key, value in costs.items()}
+        print_json({"rates": rates, "assumed_backbones": stand_ins, "costs": numbers, **shown})
         return
     for key, plan in plans.items():
         print(f"{key}, the first of {costs[key].runs} runs\n{plan}\n")
@@ -307,12 +278,6 @@ def _print_tables(tables: list[ReportTable], study: Study, paths: list[Path]) ->
 
 
 def _duration(seconds: float) -> str:
-    """A duration in the unit that suits it.
-
-    Examples:
-        >>> _duration(42), _duration(600), _duration(7200)
-        ('42 s', '10 min', '2.0 h')
-    """
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -22,34 +22,33 @@ from hf_mlcl.files import whole_file
 from hf_mlcl.study.cost import split_sizes
 from hf_mlcl.study.results import ARGUMENT, finished, select, study_table
 from hf_mlcl.study.specification import Study, flat
-from hf_mlcl.study.tables import column_of, corpus_title, metric_of
+from hf_mlcl.study.tables import CORPUS_TITLES, column_of, metric_of
 
 SELECT_BY = "validation_micro_f1"
 
 logger = logging.getLogger(__name__)
 
 
-def draw_data_share(table: pd.DataFrame, select_by: str = SELECT_BY, metric: str = "macro_f1") -> Figure | None:
-    """A metric against the share of the training data (``max_train_samples``)."""
-    if f"{ARGUMENT}max_train_samples" not in table:
+def draw_data_share(table: pd.DataFrame, select_by: str = SELECT_BY) -> Figure | None:
+    """Macro-F1 against the share of the training data (``max_train_samples``)."""
+    argument = "max_train_samples"
+    if ARGUMENT + argument not in table:
         return None
-    shares = [100 * _share(row) for row in table.to_dict("records")]
-    return draw_curves(
-        table.assign(share=shares), "max_train_samples", metric, "training data (%)", select_by, x="share"
-    )
+    table = table.assign(share=[100 * _share(row) for row in table.to_dict("records")])
+    return draw_curves(table, argument, "macro_f1", "training data (%)", select_by, x="share")
 
 
-def draw_epochs(table: pd.DataFrame, select_by: str = SELECT_BY, metric: str = "macro_f1") -> Figure | None:
-    """A metric against epochs, of the runs that started from random weights."""
+def draw_epochs(table: pd.DataFrame, select_by: str = SELECT_BY) -> Figure | None:
+    """Macro-F1 against epochs, of the runs that started from random weights."""
     pretrained = table.get(f"{ARGUMENT}pretrained", pd.Series(True, index=table.index))
     backbone = table.get(f"{ARGUMENT}backbone", pd.Series("", index=table.index))
     at_random = table[pretrained.astype(str).eq("False") | backbone.eq("small")]
-    return draw_curves(at_random, "num_train_epochs", metric, "epochs from random initialisation", select_by)
+    return draw_curves(at_random, "num_train_epochs", "macro_f1", "epochs from random initialisation", select_by)
 
 
-def draw_alpha(table: pd.DataFrame, select_by: str = SELECT_BY, metric: str = "macro_f1") -> Figure | None:
-    """A metric against alpha, the weight of label overlap."""
-    return draw_curves(table, "loss_kwargs.alpha", metric, "alpha", select_by)
+def draw_alpha(table: pd.DataFrame, select_by: str = SELECT_BY) -> Figure | None:
+    """Macro-F1 against alpha, the weight of label overlap."""
+    return draw_curves(table, "loss_kwargs.alpha", "macro_f1", "alpha", select_by)
 
 
 def draw_prr_by_temperature(table: pd.DataFrame, select_by: str = SELECT_BY) -> Figure | None:
@@ -99,9 +98,6 @@ def draw_curves(
         x_label: Of its axis.
         select_by: Chooses among searched values, see `select`.
         x: A column to draw against instead of the argument's own.
-
-    Returns:
-        None where no loss has two points.
     """
     x, y = x or ARGUMENT + argument, column_of(table, metric)
     if x not in table or y is None:
@@ -140,21 +136,15 @@ class Drawing(NamedTuple):
 
 
 FIGURES = {
-    "data_share": Drawing(
-        "Macro-F1 against the share of training data", draw_data_share, "runs with several max_train_samples"
-    ),
+    "data_share": Drawing("Macro-F1 against the share of training data", draw_data_share, "several max_train_samples"),
     "epochs": Drawing(
-        "Macro-F1 against epochs from random initialisation",
-        draw_epochs,
-        "runs with pretrained: false and several num_train_epochs",
+        "Macro-F1 against epochs from random weights", draw_epochs, "pretrained: false and several num_train_epochs"
     ),
     "prr": Drawing(
-        "Positive Regularisation Ratio against temperature",
-        draw_prr_by_temperature,
-        "contrastive runs with several temperature",
+        "Positive Regularisation Ratio against temperature", draw_prr_by_temperature, "several values of temperature"
     ),
     "space": Drawing("Alignment and uniformity", draw_space, "two losses or more"),
-    "alpha": Drawing("Macro-F1 against alpha", draw_alpha, "runs of reg or wo_reg with several loss_kwargs.alpha"),
+    "alpha": Drawing("Macro-F1 against alpha", draw_alpha, "reg or wo_reg with several loss_kwargs.alpha"),
 }
 
 
@@ -165,9 +155,7 @@ def save_figures(
     names: Sequence[str] | None = None,
     suffix: str = "png",
 ) -> tuple[dict[str, Path], dict[str, str]]:
-    """Draw every figure that the finished runs of a study allow.
-
-    A figure that fails is logged as a warning, and the others are drawn.
+    """Draw every figure that the finished runs of a study allow; one that fails is logged, and the others are drawn.
 
     Args:
         study: The study.
@@ -209,7 +197,8 @@ def _panels(table: pd.DataFrame, keys: Sequence[str]) -> tuple[Figure, list[tupl
     figure = Figure(figsize=(max(5.2, 4.2 * len(parts)), 3.9), layout="constrained")
     panels = []
     for axes, (key, rows) in zip(np.atleast_1d(figure.subplots(1, len(parts))), parts, strict=True):
-        axes.set_title(", ".join([corpus_title(key[0]), *(name for name in key[1:] if name != "default")]), fontsize=11)
+        title = [CORPUS_TITLES.get(key[0], key[0]), *(name for name in key[1:] if name != "default")]
+        axes.set_title(", ".join(title), fontsize=11)
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(alpha=0.25, linewidth=0.6)
         axes.set_axisbelow(True)

@@ -1,21 +1,21 @@
-"""Report tables as Markdown, LaTeX and HTML; every name is escaped for its language."""
+"""Report tables as Markdown, LaTeX and HTML, by templates; every name is escaped for its language."""
 
 from __future__ import annotations
 
 import functools
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from hf_mlcl.study.tables import Cell, ReportTable, Row
 
-_LATEX_LOSSES = {"bce": "BCE", "focal": "Focal", "asymmetric": "ASY", "lsep": "LSEP", "zlpr": "ZLPR", "base": "Base"}
-_LATEX_LOSSES |= {"cross_entropy": "CE", "proto": "Proto", "mulsupcon": "MulSupCon", "msc": "MSC", "reg": "REG"}
-_LATEX_LOSSES |= {"wo_reg": "W/O-REG", "supcon": "SupCon", "supcon_reg": "SupConReg"}
-_LATEX_SPECIAL = {character: f"\\{character}" for character in "&%$#_{}"}
-_LATEX_SPECIAL |= {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
-_LATEX_SPECIAL |= {"±": r"$\pm$", "<": r"$<$", ">": r"$>$"}
+LATEX_LOSSES = {"bce": "BCE", "focal": "Focal", "asymmetric": "ASY", "lsep": "LSEP", "zlpr": "ZLPR", "base": "Base"}
+LATEX_LOSSES |= {"cross_entropy": "CE", "proto": "Proto", "mulsupcon": "MulSupCon", "msc": "MSC", "reg": "REG"}
+LATEX_LOSSES |= {"wo_reg": "W/O-REG", "supcon": "SupCon", "supcon_reg": "SupConReg"}
+LATEX_SPECIAL = {character: f"\\{character}" for character in "&%$#_{}"}
+LATEX_SPECIAL |= {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+LATEX_SPECIAL |= {"±": r"$\pm$", "<": r"$<$", ">": r"$>$"}
 
 
 class CellStyle(NamedTuple):
@@ -48,90 +48,57 @@ def to_markdown(table: ReportTable) -> str:
         >>> print(to_markdown(table).splitlines()[4])
         | `reg` | **61.28** ± 0.10 |
     """
-
-    def escaped(text: str) -> str:
-        return re.sub(r"([\\`*_\[\]<>|#])", r"\\\1", text)
-
-    lines = [f"**{escaped(table.title)}**", ""]
-    lines.append("| " + " | ".join(["loss", *(escaped(" ".join(column)) for column in table.columns)]) + " |")
-    lines.append("|---" * (1 + len(table.columns)) + "|")
-    for row in table.rows:
-        loss = row.loss.replace("|", r"\|")  # the only thing that is special within code in a table
-        lines.append("| " + " | ".join([f"`{loss}`", *map(MARKDOWN.text, row.cells)]) + " |")
-    return "\n".join([*lines, "", *(f"- {escaped(note)}" for note in table.notes)])
+    return str(_template("table.md.jinja").render(table=table))
 
 
 def to_latex(table: ReportTable) -> str:
-    r"""A ``table*`` as the paper's, for the packages booktabs, graphicx and amsmath."""
-    width = 1 + len(table.columns)
-    body = [r"\begin{tabular}{l" + "c" * len(table.columns) + "}", r"\toprule"]
-    *upper, lowest = _levels(table)
-    for headings in upper:
-        cells, rules, position = [""], [], 2
-        for heading, span in headings:
-            cells.append(_latex(heading) if span == 1 else rf"\multicolumn{{{span}}}{{c}}{{{_latex(heading)}}}")
-            rules.append(rf" \cmidrule(lr){{{position}-{position + span - 1}}}")
-            position += span
-        body.append(" & ".join(cells) + r" \\" + "".join(rules))
-    body.append(" & ".join([r"\textbf{Loss}", *(_latex(heading) for heading, _ in lowest)]) + r" \\")
-    groups = _groups(table.rows)
-    for group, rows in groups:
-        body.append(r"\midrule")
-        if len(groups) > 1:
-            body += [rf"\multicolumn{{{width}}}{{l}}{{\textbf{{{_latex(group)}}}}} \\", r"\midrule"]
-        for row in rows:
-            cells = [re.sub("-(?=[0-9])", "$-$", LATEX.text(cell)) for cell in row.cells]
-            body.append(" & ".join([_latex_loss(row.loss), *cells]) + r" \\")
-    body += [r"\bottomrule", r"\end{tabular}"]
-    if width > 8:
-        body = [r"\resizebox{\textwidth}{!}{%", *body, "}"]
-    caption = " ".join([f"{_latex(table.title)}.", *map(_latex, table.notes)])
-    opening = ["% needs \\usepackage{booktabs,graphicx,amsmath}", r"\begin{table*}[t]", r"\centering"]
-    return "\n".join([*opening, rf"\caption{{{caption}}}", *body, r"\end{table*}"])
-
-
-def _latex(text: str) -> str:
-    return text.translate(str.maketrans(_LATEX_SPECIAL))
-
-
-def _latex_loss(loss: str) -> str:
-    parts = [part.strip() for part in loss.split("+")]
-    if all(part in _LATEX_LOSSES for part in parts):
-        return "$" + " + ".join(rf"\mathcal{{L}}_{{\text{{{_LATEX_LOSSES[part]}}}}}" for part in parts) + "$"
-    return rf"\texttt{{{_latex(loss)}}}"
+    """A ``table*`` as the paper's, for the packages booktabs, graphicx and amsmath."""
+    return str(_template("table.tex.jinja").render(table=table, levels=_levels(table), groups=_groups(table.rows)))
 
 
 def to_html(table: ReportTable) -> str:
     """A section with the table and its notes."""
-    return str(_template().module.section(table))
+    return str(_template("report.html.jinja").module.section(table))
 
 
 def html_page(
     title: str, description: str, tables: Sequence[ReportTable], pictures: Sequence[tuple[str, str]] = ()
 ) -> str:
     """A whole page that needs no other file but its pictures (paths with captions)."""
-    page: str = _template().render(title=title, description=description, tables=tables, pictures=pictures)
-    return page
+    page = _template("report.html.jinja")
+    return str(page.render(title=title, description=description, tables=tables, pictures=pictures))
 
 
 @functools.cache
-def _template() -> Any:
+def _template(name: str) -> Any:
     from jinja2 import Environment, PackageLoader
     from markupsafe import Markup
 
-    environment = Environment(loader=PackageLoader("hf_mlcl.study", ""), autoescape=True)
-    environment.filters |= {"levels": _levels, "groups": _groups, "cell": lambda cell: Markup(HTML.text(cell))}
-    return environment.get_template("report.html.jinja")
+    marks: dict[str, Any] = {}
+    if name.endswith(".tex.jinja"):  # braces are LaTeX's own
+        marks = {"block_start_string": "<%", "block_end_string": "%>", "variable_start_string": "<<"}
+        marks |= {"variable_end_string": ">>", "trim_blocks": True}
+    environment = Environment(loader=PackageLoader("hf_mlcl.study", "."), autoescape=".html" in name, **marks)
+    environment.filters |= {
+        "levels": _levels,
+        "groups": _groups,
+        "html": lambda cell: Markup(HTML.text(cell)),
+        "markdown": MARKDOWN.text,
+        "latex": lambda cell: re.sub("-(?=[0-9])", "$-$", LATEX.text(cell)),
+        "markdown_text": lambda text: re.sub(r"([\\`*_\[\]<>|#])", r"\\\1", text),
+        "latex_text": lambda text: text.translate(str.maketrans(LATEX_SPECIAL)),
+        "latex_losses": lambda loss: [LATEX_LOSSES.get(part.strip()) for part in loss.split("+")],
+    }
+    return environment.get_template(name)
 
 
 def _levels(table: ReportTable) -> list[list[tuple[str, int]]]:
     """Headings of each level with the number of columns below; equal neighbours are one if all above is equal."""
-
-    def spans(level: int) -> Iterator[tuple[str, int]]:
-        for key, columns in itertools.groupby(table.columns, key=lambda column: column[: level + 1]):
-            yield key[-1], len(list(columns))
-
-    return [list(spans(level)) for level in range(len(table.columns[0]))]
+    levels = []
+    for level in range(len(table.columns[0])):
+        spans = itertools.groupby(table.columns, key=lambda column: column[: level + 1])
+        levels.append([(key[-1], len(list(columns))) for key, columns in spans])
+    return levels
 
 
 def _groups(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:

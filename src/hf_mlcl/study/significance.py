@@ -104,14 +104,7 @@ def compare(
 
 
 def paired_t_test(first: Sequence[float], second: Sequence[float]) -> float:
-    """Two-sided p-value of the paired t-test; NaN for fewer than two pairs.
-
-    Examples:
-        >>> round(paired_t_test([1.0, 2.0, 3.0], [1.1, 2.3, 3.2]), 4)
-        0.0742
-        >>> paired_t_test([1.0, 2.0], [1.0, 2.0])
-        1.0
-    """
+    """Two-sided p-value of the paired t-test; NaN for fewer than two pairs."""
     from scipy.stats import ttest_rel
 
     if len(first) < 2:
@@ -134,7 +127,7 @@ def randomisation_test(
 
     Args:
         labels: Truth (rows, labels).
-        first: Decisions (rows, labels) of one method, one matrix a seed.
+        first: Decisions (rows, labels) of one method, one matrix per seed.
         second: Those of the other, seeds in the same order. A row is swapped in all seeds at once.
         metric: One of `COUNTED_METRICS`; the statistic is its mean over seeds.
         rounds: Number of random swaps; p cannot fall below 1 / (rounds + 1).
@@ -142,12 +135,9 @@ def randomisation_test(
 
     Examples:
         >>> truth = np.eye(4, dtype=bool)[np.arange(200) % 4]
-        >>> nearly, wrong = truth.copy(), truth.copy()
-        >>> nearly[0], wrong[:40] = False, False
+        >>> wrong = truth & (np.arange(200) > 40)[:, None]
         >>> randomisation_test(truth, [truth], [wrong], "micro_f1") < 0.01
         True
-        >>> randomisation_test(truth, [truth], [nearly], "micro_f1")
-        1.0
     """
     if metric not in COUNTED_METRICS:
         raise ValueError(f"metric must be one of {', '.join(COUNTED_METRICS)}; got {metric!r}.")

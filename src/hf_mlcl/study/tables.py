@@ -77,14 +77,7 @@ class Row:
 
 @dataclass(frozen=True)
 class ReportTable:
-    """A table ready to be rendered.
-
-    Attributes:
-        title: What it shows.
-        columns: The heading of each column from the outermost to the innermost level.
-        rows: One per loss.
-        notes: How to read it.
-    """
+    """A table ready to be rendered; a column has its headings from the outermost to the innermost level."""
 
     title: str
     columns: Sequence[tuple[str, ...]]
@@ -92,12 +85,7 @@ class ReportTable:
     notes: Sequence[str] = ()
 
     def values(self) -> list[dict[str, Any]]:
-        """The cells as records, for those who want the numbers that were printed.
-
-        Examples:
-            >>> ReportTable("t", [("AAPD",)], [Row("g", "reg", [Cell("61.28", bold=True)])]).values()
-            [{'loss': 'reg', 'column': 'AAPD', 'value': '61.28', 'deviation': None, 'bold': True, 'underlined': False}]
-        """
+        """The cells as records, for those who want the numbers that were printed."""
         return [
             {"loss": row.loss, "column": " ".join(column), **asdict(cell)}
             for row in self.rows
@@ -107,12 +95,7 @@ class ReportTable:
 
 
 def metric_of(name: str) -> Metric:
-    """How a metric is printed; one that has no title of its own as it is.
-
-    Examples:
-        >>> metric_of("macro_f1").title, metric_of("subset_accuracy").title
-        ('Macro-F1 (%)', 'subset accuracy')
-    """
+    """How a metric is printed; one that has no title of its own as it is."""
     return METRICS.get(name, Metric(name.replace("_", " "), 1.0, 4))
 
 
@@ -127,7 +110,6 @@ def report_tables(
     *,
     per: str = "metric",
     metrics: Sequence[str] | None = None,
-    paper: bool = True,
     underline_second: bool = False,
 ) -> list[ReportTable]:
     """The tables of a study.
@@ -138,7 +120,6 @@ def report_tables(
         per: ``"metric"``: a table for each metric, the settings (full and small) side by side; ``"setting"``: a table
             for each setting, the metrics side by side, as the paper prints them.
         metrics: Those of the study's report if not given.
-        paper: Whether the paper's numbers stand beside ours, where it has any.
         underline_second: Whether the second best mean of a column is underlined.
     """
     if per not in ("metric", "setting"):
@@ -148,7 +129,7 @@ def report_tables(
     metrics = [metric for metric in metrics or study.report.metrics if column_of(done, metric) is not None]
     if done.empty or not metrics:
         return []
-    builder = _Builder(study, table, select(done, study.report.select_by), paper, underline_second)
+    builder = _Builder(study, table, select(done, study.report.select_by), underline_second)
     corpora, settings = study.names("corpus"), study.names("setting")
     if per == "metric":
         places = {metric_of(m).title: [(c, s, m) for c in corpora for s in settings] for m in metrics}
@@ -173,12 +154,8 @@ Place = tuple[str, str, str]
 
 
 class _Builder:
-    def __init__(self, study: Study, table: pd.DataFrame, chosen: pd.DataFrame, paper: bool, second: bool) -> None:
-        self.study = study
-        self.all = table
-        self.chosen = chosen
-        self.paper = paper
-        self.second = second
+    def __init__(self, study: Study, table: pd.DataFrame, chosen: pd.DataFrame, second: bool) -> None:
+        self.study, self.all, self.chosen, self.second = study, table, chosen, second
         self.rows = dict(list(chosen.groupby(["corpus", "setting"], sort=False)))
         self.decisions = functools.cache(self._decisions)
 
@@ -194,7 +171,7 @@ class _Builder:
             columns.append((*_heading(place), OURS))
             filled.append([cells.get(loss) for loss in losses])
             printed = [self.paper_cell(place, loss) if loss in scores else None for loss in losses]
-            if self.paper and any(printed):
+            if any(printed):
                 columns.append((*_heading(place), PAPER))
                 filled.append(printed)
         rows = [Row(self.group(loss), loss, [cells[i] for cells in filled]) for i, loss in enumerate(losses)]
@@ -308,13 +285,8 @@ class _Builder:
         return notes
 
 
-def corpus_title(corpus: str) -> str:
-    """How a corpus is called in print."""
-    return CORPUS_TITLES.get(corpus, corpus)
-
-
 def _heading(place: Place) -> tuple[str, str, str]:
-    return corpus_title(place[0]), place[1], metric_of(place[2]).title
+    return CORPUS_TITLES.get(place[0], place[0]), place[1], metric_of(place[2]).title
 
 
 def _without_idle_levels(columns: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:

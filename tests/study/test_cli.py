@@ -96,7 +96,7 @@ def test_cost_is_estimated_with_its_assumptions(call, tmp_path):
     assert answer.exit_code == 0, answer.output
     assert "Assumed: 100 x 10^12 operations per second on texts" in answer.output
     one, ten = (
-        json.loads(call("cost", "mine.yaml", "--tera-ops", rate, "--json").output)["costs"]["total"] for rate in (1, 10)
+        json.loads(call("cost", "mine.yaml", "--tera_ops", rate, "--json").output)["costs"]["total"] for rate in (1, 10)
     )
     assert one["runs"] == 2
     assert one["hours"] == pytest.approx(10 * ten["hours"])

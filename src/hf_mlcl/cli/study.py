@@ -69,8 +69,10 @@ def run(
     workers: Annotated[int | None, typer.Option(min=1, help="Runs at a time; one per GPU if not given.")] = None,
     shard: Annotated[str, typer.Option(metavar="K/N", help="Every N-th run from the K-th, for N equal jobs.")] = "1/1",
     ray: Annotated[bool, typer.Option("--ray", help="Use the Ray cluster of this machine, or start one.")] = False,
-    ray_address: Annotated[str | None, typer.Option(help="Use the Ray cluster at this address.")] = None,
-    retry_failed: Annotated[bool, typer.Option(help="Try runs that failed once more.")] = False,
+    ray_address: Annotated[
+        str | None, typer.Option("--ray_address", help="Use the Ray cluster at this address.")
+    ] = None,
+    retry_failed: Annotated[bool, typer.Option("--retry_failed", help="Try runs that failed once more.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Do what is left of a study, and print its tables.
@@ -103,10 +105,9 @@ def run(
     others = f" {left} are with other commands; see `hf-mlcl study status`." if left else ""
     tell(f"{outcome.finished} of {outcome.total} runs are finished, {outcome.failed} failed.{others}")
     paths, _, tables = publish(study) if outcome.finished else ([], None, [])
+    values = {each.title: each.values() for each in tables}
     if as_json:
-        print_json(
-            {"folder": study.output_dir, **vars(outcome), "tables": {each.title: each.values() for each in tables}}
-        )
+        print_json({"folder": study.output_dir, **vars(outcome), "tables": values})
     else:
         _print_tables(tables, study, paths)
     if outcome.failed:
@@ -159,7 +160,7 @@ def table(
     from hf_mlcl.study import rendering
     from hf_mlcl.study.publishing import publish
 
-    study = _with_results(file, changes)
+    study = _planned(file, changes, with_results=True)
     paths, _, tables = publish(study, per)
     if as_json:
         print_json({each.title: each.values() for each in tables})
@@ -186,7 +187,7 @@ def figures(
     from hf_mlcl.study.figures import save_figures
     from hf_mlcl.study.publishing import publishing_lock
 
-    study = _with_results(file, changes)
+    study = _planned(file, changes, with_results=True)
     try:
         with publishing_lock(study):
             drawn, missing = save_figures(study, output or study.output_dir / "figures", None, name, picture_format)
@@ -204,9 +205,7 @@ def figures(
 def cost(
     file: File,
     changes: Changes = None,
-    tera_ops: Annotated[
-        float | None, typer.Option(min=0.001, help="What your device sustains: 10^12 per second.")
-    ] = None,
+    tera_ops: Annotated[float, typer.Option("--tera_ops", min=0, help="10^12 per second of your device.")] = 0,
     settings: Annotated[bool, typer.Option("--settings", help="Show every setting of each kind of run.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -219,7 +218,7 @@ def cost(
     from hf_mlcl.study.execution import dry_run_of
 
     study = load_study(file, changes or ())
-    rates = DEVICE_RATE if tera_ops is None else dict.fromkeys(DEVICE_RATE, tera_ops * 1e12)
+    rates = dict.fromkeys(DEVICE_RATE, tera_ops * 1e12) if tera_ops else DEVICE_RATE
     costs = study_cost(study, rates)
     stand_ins = assumed_backbones(study)
     firsts = {cost_group(run): run for run in reversed(study.runs)} if settings else {}
@@ -243,24 +242,21 @@ def cost(
         print(f"The backbone {backbone} is not available here: it is taken as {stand_in}.")
 
 
-def _planned(file: str, changes: list[str] | None) -> Study:
-    """The study of a file or folder with the runs that were planned last, so that `--set` need not be repeated."""
+def _planned(file: str, changes: list[str] | None, with_results: bool = False) -> Study:
+    """The study of a file or folder with the runs that were planned last, so that `--set` need not be repeated.
+
+    With results, the program ends where no run is finished, before anything is written.
+    """
     from hf_mlcl.study import load_outline, load_study, planned_study
-
-    if Path(file).is_dir():
-        return planned_study(file)
-    outline = None if changes else load_outline(file)
-    if outline and (outline.output_dir / "plan.json").exists():
-        return replace(outline, runs=planned_study(outline.output_dir).runs)
-    return load_study(file, changes or ())
-
-
-def _with_results(file: str, changes: list[str] | None) -> Study:
-    """The same, but the program ends where no run is finished, before anything is written."""
     from hf_mlcl.study.results import read_result
 
-    study = _planned(file, changes)
-    if not any(read_result(study.run_folder(run)) for run in study.runs):
+    if Path(file).is_dir():
+        study = planned_study(file)
+    elif not changes and ((outline := load_outline(file)).output_dir / "plan.json").exists():
+        study = replace(outline, runs=planned_study(outline.output_dir).runs)
+    else:
+        study = load_study(file, changes or ())
+    if with_results and not any(read_result(study.run_folder(run)) for run in study.runs):
         say(f"No run is finished yet: start them with `hf-mlcl study run {file}`.")
         raise typer.Exit(1)
     return study

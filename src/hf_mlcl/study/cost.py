@@ -7,7 +7,6 @@ Texts are taken at their greatest length. Loading data, the linear heads and sav
 
 from __future__ import annotations
 
-import copy
 import functools
 import re
 from collections.abc import Mapping
@@ -158,34 +157,21 @@ def _network(modality: str, backbone: str | None, size: int) -> tuple[Any, bool]
     import timm
     from transformers import AutoModel, BertConfig, RobertaConfig
 
-    ready: dict[str | None, Any] = {
-        **dict.fromkeys((None, "roberta-base", "FacebookAI/roberta-base"), RobertaConfig(vocab_size=50_265)),
-        "small": BertConfig(hidden_size=128, num_hidden_layers=2, num_attention_heads=4, intermediate_size=256),
-    }
+    from hf_mlcl.experiments.inputs import without_vain_attempts
+    from hf_mlcl.models.backbones import load_backbone
+
+    long_enough = {"max_position_embeddings": max(514, size + 2)}
     if modality == "image":
         name = {None: "resnet50", "small": "resnet10t"}.get(backbone, str(backbone).rpartition("/")[2])
         if timm.is_model(name):
             return timm.create_model(name, num_classes=0), True
-        ready = {}
-    config = ready[backbone] if backbone in ready else _saved_config(str(backbone))
-    if config is None and modality == "image":
-        return timm.create_model("resnet50", num_classes=0), False
-    used = copy.deepcopy(config or ready[None])
-    if modality == "text":  # some encoders have no such limit
-        used.max_position_embeddings = max(getattr(used, "max_position_embeddings", 0), size + 2)
-    return AutoModel.from_config(used, trust_remote_code=False), config is not None
-
-
-@functools.cache
-def _saved_config(backbone: str) -> Any:
-    """A backbone's configuration from its folder, the cache or the Hub, if any of them has it."""
-    from transformers import AutoConfig
-
-    from hf_mlcl.experiments.inputs import without_vain_attempts
-    from hf_mlcl.models.loading import load
-
+    elif backbone == "small":
+        layers = {"num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 256}
+        return AutoModel.from_config(BertConfig(hidden_size=128, **layers, **long_enough)), True
+    elif backbone in (None, "roberta-base", "FacebookAI/roberta-base"):  # known without a look at the Hub
+        return AutoModel.from_config(RobertaConfig(vocab_size=50_265, **long_enough)), True
     try:
-        with without_vain_attempts(backbone):
-            return load(AutoConfig, backbone)
+        with without_vain_attempts(str(backbone)):
+            return load_backbone(str(backbone), pretrained=False), True
     except (OSError, ValueError):
-        return None
+        return _network(modality, None, size)[0], False

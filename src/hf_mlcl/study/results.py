@@ -43,11 +43,7 @@ def write_plan(study: Study) -> None:
 
 
 def planned_study(folder: str | Path) -> Study:
-    """The study that was planned last in a folder.
-
-    Raises:
-        StudyError: If none was.
-    """
+    """The study that was planned last in a folder; a `StudyError` where none was."""
     path = Path(folder) / "plan.json"
     if not path.exists():
         raise StudyError(f"{folder} holds no study yet: start it with `hf-mlcl study run FILE`.")
@@ -120,15 +116,11 @@ def _warn_of_damage(path: Path, why: str) -> None:
 
 
 def study_table(study: Study) -> pd.DataFrame:
-    """A row for each run, in the order of the study, whether it is finished or not.
+    """A row for each run, in the order of the study, whether it is finished or not, from the files in its folder.
 
-    Args:
-        study: The study; its folder is read.
-
-    Returns:
-        ``id``, ``corpus``, ``loss``, ``setting``, ``seed``, ``choice`` and ``arguments`` (the searched values, and all
-        that the study file sets, as JSON), ``state``, ``error``, ``finished``; then the metrics under their own names,
-        and ``argument.…`` (all settings), ``seconds.…``, ``version.…``, ``machine.…``.
+    Columns: ``id``, ``corpus``, ``loss``, ``setting``, ``seed``, ``choice`` and ``arguments`` (the searched values, and
+    all that the study file sets, as JSON), ``state``, ``error``, ``finished``; then the metrics under their own names,
+    and ``argument.…`` (all settings), ``seconds.…``, ``version.…``, ``machine.…``.
     """
     return pd.DataFrame([_row(run, study.run_folder(run)) for run in study.runs])
 
@@ -175,14 +167,9 @@ def save_table(table: pd.DataFrame, folder: str | Path) -> list[Path]:
 
 
 def select(table: pd.DataFrame, by: str, keys: Sequence[str] = ("corpus", "loss", "setting")) -> pd.DataFrame:
-    """Of the searched values keep those with the best mean of a metric over seeds, among runs with equal keys.
+    """Of the searched values keep those with the best mean of a metric over seeds, among finished runs with equal keys.
 
     Values that have more seeds finished go before those that have fewer, so that a lucky first seed does not win.
-
-    Args:
-        table: Finished runs.
-        by: A metric, the higher the better.
-        keys: Columns.
 
     Examples:
         >>> runs = [("a", 0.1, 0), ("a", 0.3, 1), ("b", 0.25, 0), ("b", 0.25, 1)]

@@ -1,18 +1,13 @@
 """Which results are the best, or not significantly different from it.
 
-Two paired tests, for the two ways in which a difference can be luck:
-
-- over **seeds**: the paired t-test on the scores of the same seeds. It asks whether training again would give the same
-  order. From a handful of seeds no rank test can reach 5 % (Wilcoxon needs six), which leaves the t-test; it assumes
-  normal differences. With two seeds it finds next to nothing significant, however large the difference.
-- over **examples**: approximate randomisation on the decisions for the test rows. Which of the two classifiers decided
-  is swapped at random, row by row, and p is the share of swaps that make a difference at least as large. It asks
-  whether other test rows would give the same order of *these* trained models, and says nothing about training again.
-  It works with a single seed, for metrics that are functions of counts.
+- Over **seeds**, the paired t-test asks whether training again would give the same order. From a handful of seeds no
+  rank test can reach 5 % (Wilcoxon needs six); with two seeds the t-test finds next to nothing significant either.
+- Over **examples**, approximate randomisation asks whether other test rows would give the same order of *these* trained
+  models: the two classifiers' decisions are swapped at random, row by row, and p is the share of swaps that make a
+  difference at least as large. It works with a single seed, for metrics that are functions of counts.
 
 ``"auto"`` takes seeds where there are three or more, else examples where decisions are at hand, else nothing is tested
-and the best stands alone. All p-values of one column, which compare the best with each other one, are corrected after
-Holm.
+and the best stands alone. The p-values of a column are corrected after Holm.
 """
 
 from __future__ import annotations

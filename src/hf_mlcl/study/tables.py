@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from zipfile import BadZipFile
 
+import numpy as np
 import pandas as pd
 
 from hf_mlcl.study.paper import SOURCE, paper_value
 from hf_mlcl.study.results import ARGUMENT, finished, select, study_table
 from hf_mlcl.study.significance import Comparison, Flags, Scores, compare
-from hf_mlcl.study.specification import Run, Study
+from hf_mlcl.study.specification import Study
 
 logger = logging.getLogger(__name__)
 
@@ -209,19 +210,12 @@ class _Builder:
         """Scores with what was decided for each test row, where all runs of the column have that for the same rows."""
         if self.study.report.test in ("seeds", "none"):
             return scores, None
-        rows = self.rows[place[:2]]
-        found = {
-            (loss, seed): self.decisions(id)
-            for loss, seed, id in zip(rows["loss"], rows["seed"], rows["id"], strict=True)
-        }
-        whole = {key: each for key, each in found.items() if each is not None}
-        truths = [truth for truth, _ in whole.values()]
-        if len(whole) < len(found) or any(
-            truth.shape != truths[0].shape or (truth != truths[0]).any() for truth in truths
-        ):
+        runs = self.rows[place[:2]].to_dict("records")
+        found = [(run["loss"], run["seed"], *each) for run in runs if (each := self.decisions(run["id"])) is not None]
+        if len(found) < len(runs) or not all(np.array_equal(truth, found[0][2]) for _, _, truth, _ in found):
             return scores, None
-        decided = {loss: {s: made for (name, s), (_, made) in whole.items() if name == loss} for loss in scores}
-        return {loss: replace(values, decisions=decided[loss]) for loss, values in scores.items()}, truths[0]
+        made = {loss: {seed: made for name, seed, _, made in found if name == loss} for loss in scores}
+        return {loss: replace(values, decisions=made[loss]) for loss, values in scores.items()}, found[0][2]
 
     def _decisions(self, run_id: str) -> tuple[Flags, Flags] | None:
         from hf_mlcl.experiments.decisions import DECISIONS_FILE, load_decisions
@@ -243,7 +237,7 @@ class _Builder:
 
     def group(self, name: str) -> str:
         """Where a loss of the study file stands in a table."""
-        run: Run = next(run for run in self.study.runs if run.loss == name)
+        run = next(run for run in self.study.runs if run.loss == name)
         return GROUPS[2] if "+" in str(run.arguments["loss"]) else GROUPS[0] if run.kind == "logit" else GROUPS[1]
 
     def notes(self, tests: dict[Place, str], with_paper: bool) -> list[str]:
@@ -252,28 +246,23 @@ class _Builder:
         several = f"{counts.max()}" if counts.min() == counts.max() else f"{counts.min()} to {counts.max()}"
         notes = ["One seed." if counts.max() == 1 else f"Mean ± standard deviation over {several} seeds."]
         for test in ("seeds", "examples", "none"):
-            places = [
-                " ".join(part for part in _heading(place) if part != "default")
-                for place in tests
-                if tests[place] == test
-            ]
-            if not places:
-                continue
-            if test == "none":
-                note = "Bold: the best of a column" + ("; underlined: the second" if self.second else "")
-                note += "" if report.test == "none" else "; nothing could be tested"
+            places = [" ".join(_heading(p)).replace(" default ", " ") for p, chosen in tests.items() if chosen == test]
+            note = "Bold: the best of a column"
+            if test in TESTS:
+                note += f" and those not significantly different from it at {report.level:.0%} ({TESTS[test]})"
             else:
-                note = "Bold: the best of a column and those not significantly different from it at "
-                note += f"{report.level:.0%} ({TESTS[test]})"
-            notes.append(note + ("." if len(places) == len(tests) else f" ({'; '.join(places)})."))
+                note += "; underlined: the second" if self.second else ""
+                note += "" if report.test == "none" else "; nothing could be tested"
+            if places:
+                notes.append(note + ("." if len(places) == len(tests) else f" ({'; '.join(places)})."))
         searched = sorted({name for run in self.study.runs for name in run.choice})
         if searched:
             best = f"those with the best mean {report.select_by} over seeds are reported"
             notes.append(f"Of the searched values ({', '.join(searched)}) {best}.")
         if with_paper:
-            backbones = sorted(
-                {_short(str(name)) for name in self.chosen.get(f"{ARGUMENT}backbone", []) if name == name}
-            )
+            names = {str(name) for name in self.chosen.get(f"{ARGUMENT}backbone", []) if name == name}
+            # Of a local folder the last two parts, which is where a Hub id has its own.
+            backbones = sorted("/".join(Path(name).parts[-2:]) for name in names)
             ours = f" Ours: {', '.join(backbones)}." if backbones else ""
             notes.append(f"{PAPER}: {SOURCE}; RoBERTa-base on texts, ResNet-50 on images.{ours}")
         unfinished = len(self.all) - len(finished(self.all))
@@ -293,8 +282,3 @@ def _without_idle_levels(columns: Sequence[tuple[str, ...]]) -> list[tuple[str, 
     """Headings without the levels that say the same everywhere; the corpus, which is the first, always stays."""
     levels = [i for i in range(4) if i == 0 or len({column[i] for column in columns}) > 1]
     return [tuple(column[level] for level in levels) for column in columns]
-
-
-def _short(name: str) -> str:
-    """A backbone's name; of a local folder, its last two parts, which is where a Hub id has its own."""
-    return "/".join(Path(name).parts[-2:]) if Path(name).is_absolute() else name

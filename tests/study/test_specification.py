@@ -168,6 +168,7 @@ def test_changes_reach_every_place_of_the_file(write):
         ("corpora: [toy_text]\nlosses: [bce]\ndefaults: {size: tiny}", "size"),
         ("corpora: [toy_text]\nlosses: [bce]\ndefaults: {seed: 1}", "list them under `seeds`"),
         ("corpora: [toy_text]\nlosses: [bce]\ndefaults: {loss: reg}", "name it under `losses`"),
+        ("corpora: [toy_text]\nlosses: [bce]\ndefaults: {skip: true}", "'skip' cannot be set here; it is for `overr"),
         ("corpora: [toy_text]\nlosses: [bce]\ndefaults: {output_dir: x}", "folder of its own"),
         ("corpora: [toy_text]\nlosses: [bce]\ndefaults: {max_length.x: 1}", "max_length must be a whole number"),
         ("corpora: [toy_text]\nlosses: {bce: {loss_kwargs: {alpha: 1}}}", "Unknown hyperparameter 'alpha'"),

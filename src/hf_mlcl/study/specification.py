@@ -40,6 +40,8 @@ SPLITS = ("validation", "test", "direct_validation", "direct_test", "tuned_test"
 RUN_METRICS = (*(f"{split}_{score}" for split in SPLITS for score in SCORES), "alignment", "uniformity", "prr")
 """Every metric that a run may have."""
 RESERVED = {
+    "when": "it is for `overrides`",
+    "skip": "it is for `overrides`",
     "corpus": "name it under `corpora`",
     "loss": "name it under `losses`",
     "seed": "the study sets it: list them under `seeds`",
@@ -50,7 +52,7 @@ RESERVED = {
     "hub_token": "nothing is pushed, and settings are written to disk: log in with `hf auth login`",
     "config": "write its settings into the study file",
 }
-"""Arguments that a block cannot set, and why."""
+"""What a block cannot set, and why."""
 
 
 class StudyError(ValueError):
@@ -146,15 +148,12 @@ class Study:
 
 
 def load_study(path: str | Path, changes: Sequence[str] = ()) -> Study:
-    """Read a study file.
+    """Read a study file; a `StudyError` names what is wrong in it, and what would be right.
 
     Args:
         path: The file, or the name of a ready one (`ready_studies`).
         changes: ``key=value`` with the value in YAML. The key is an argument, set for all runs over everything that
             the file says; or a path into the file such as ``seeds``, ``output_dir`` or ``corpora.aapd.data_dir``.
-
-    Raises:
-        StudyError: If anything in it is wrong, with the key and what would be right.
     """
     reader = _reader(path, changes)
     return dataclasses.replace(reader.outline(), runs=tuple(reader.runs()))

@@ -1,4 +1,4 @@
-"""Real trainings on built-in data: killed and restarted, or shared by two commands, a study ends with the same table."""
+"""Real trainings on built-in data: killed and restarted, or shared by two commands, a study gives the same table."""
 
 from __future__ import annotations
 

@@ -88,13 +88,17 @@ def _attempt(job: Job) -> None:
         print(traceback.format_exc(), flush=True)
         _write_failure(job, traceback.format_exc())
         return
+    import torch
+
+    cpu = f"{platform.machine()} CPU, {torch.get_num_threads()} threads"
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else cpu
     result = {
         "metrics": {name: float(value) for name, value in outcome["metrics"].items()},
         "seconds": {**outcome.get("seconds", {}), "total": time.perf_counter() - begun},
         "settings": outcome.get("settings", job.run.arguments),
         "finished": _now(),
         "versions": library_versions(),
-        "machine": _machine(),
+        "machine": {"host": platform.node(), "device": device},
     }
     write_json(job.folder / "result.json", result)
 
@@ -123,14 +127,6 @@ def _clean(work: Path, keep: str) -> None:
 def _now() -> str:
     """For people to read: nothing is decided by it."""
     return datetime.now(timezone.utc).isoformat(timespec="seconds")
-
-
-def _machine() -> dict[str, str]:
-    import torch
-
-    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else ""
-    device = gpu or f"{platform.machine()} CPU, {torch.get_num_threads()} threads"
-    return {"host": platform.node(), "device": device}
 
 
 def run_experiment_of(run: Run, folder: Path) -> Mapping[str, Any]:
@@ -170,8 +166,8 @@ def check_arguments(run: Run) -> None:
     """Build the arguments of a run as `run_experiment_of` will; a ValueError says what is wrong with them."""
     from hf_mlcl.experiments import build_experiment, study_recipe
 
-    with _without_this_machine():
-        build_experiment(study_recipe(str(run.arguments["corpus"])), {**QUIET, **_planned_settings(run)})
+    with _planned_settings(run) as settings:
+        build_experiment(study_recipe(str(run.arguments["corpus"])), {**QUIET, **settings})
 
 
 def dry_run_of(run: Run) -> DryRun:
@@ -179,18 +175,13 @@ def dry_run_of(run: Run) -> DryRun:
     from hf_mlcl.experiments import study_recipe
     from hf_mlcl.experiments.dry_run import dry_run
 
-    with _without_this_machine():
-        return dry_run(study_recipe(str(run.arguments["corpus"])), _planned_settings(run), said_by="study")
-
-
-def _planned_settings(run: Run) -> dict[str, Any]:
-    settings = {**run.arguments, "output_dir": "", "use_cpu": True}  # a GPU is the run's own process's
-    return {name: value for name, value in settings.items() if name not in OF_THE_MACHINE}
+    with _planned_settings(run) as settings:
+        return dry_run(study_recipe(str(run.arguments["corpus"])), settings, said_by="study")
 
 
 @contextmanager
-def _without_this_machine() -> Iterator[None]:
-    """Build training arguments as if this process stood alone, and leave no trace of them.
+def _planned_settings(run: Run) -> Iterator[dict[str, Any]]:
+    """Settings to build training arguments of, as if this process stood alone and had no GPU, leaving no trace.
 
     A process that a launcher started must not wait for others. And new arguments make accelerate forget its state,
     without which a trainer of this process cannot go on: it has no public way to keep it.
@@ -201,7 +192,8 @@ def _without_this_machine() -> Iterator[None]:
     before = [(shared._shared_state, dict(shared._shared_state)) for shared in (AcceleratorState, PartialState)]
     with patch_environment(**dict.fromkeys(LAUNCHER_VARIABLES, "-1")):  # as if they were not set
         try:
-            yield
+            plain = {name: value for name, value in run.arguments.items() if name not in OF_THE_MACHINE}
+            yield {**plain, "output_dir": "", "use_cpu": True}
         finally:
             for state, content in before:
                 state.clear()

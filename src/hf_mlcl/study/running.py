@@ -146,21 +146,18 @@ def _in_pool(jobs: Sequence[Job], workers: int | None, say: Callable[[str], None
 
 
 def _in_own_process(job: Job, share: int, variables: Mapping[str, str]) -> None:
+    def end_with_parent() -> None:
+        multiprocessing.connection.wait([multiprocessing.parent_process().sentinel])  # type: ignore[union-attr]
+        os._exit(1)
+
     os.environ.update(variables)  # the server that processes are copied from has those of its own beginning
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then ends this process
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=end_with_parent, daemon=True).start()
     if share > 1 and "OMP_NUM_THREADS" not in os.environ:
         import torch
 
         torch.set_num_threads(max(1, torch.get_num_threads() // share))
     do(job)
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
 
 
 def _death(exit_code: int, log: Path) -> str:
@@ -182,11 +179,7 @@ def visible_devices() -> list[str]:
 
 
 def _context(devices: Sequence[str], runner: Runner) -> Any:
-    """How processes are started.
-
-    Each is a fresh interpreter, but on Linux without a GPU a copy of a server that has the imports behind it: there
-    runs may be short, and importing would take most of their time. CUDA must not be copied.
-    """
+    """Fresh interpreters; on Linux without a GPU (CUDA must not be copied) copies of one that has the imports done."""
     from accelerate.utils import patch_environment
 
     if devices or sys.platform != "linux":

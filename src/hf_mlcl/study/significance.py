@@ -81,21 +81,17 @@ def compare(
         level: Of significance.
 
     Examples:
-        >>> seeds = range(5)
-        >>> methods = {
-        ...     "good": Scores(dict(zip(seeds, [0.80, 0.81, 0.82, 0.80, 0.81]))),
-        ...     "as good": Scores(dict(zip(seeds, [0.81, 0.80, 0.81, 0.81, 0.80]))),
-        ...     "worse": Scores(dict(zip(seeds, [0.70, 0.72, 0.73, 0.70, 0.71]))),
-        ... }
+        >>> scores = {"good": [0.80, 0.81, 0.82], "as good": [0.81, 0.80, 0.81], "worse": [0.70, 0.72, 0.73]}
+        >>> methods = {name: Scores(dict(enumerate(values))) for name, values in scores.items()}
         >>> sorted(compare(methods, "macro_f1").winners)
         ['as good', 'good']
     """
     sign = 1 if higher_is_better else -1
     best = max(methods, key=lambda name: sign * methods[name].mean)
-    chosen = _choose(test, methods, metric, labels)
+    test = _possible(test, methods, metric, labels)
     others = {name: scores for name, scores in methods.items() if name != best}
-    p_values = {name: _p_value(chosen, methods[best], scores, metric, labels) for name, scores in others.items()}
-    return Comparison(best, holm(p_values), level, chosen)
+    p_values = {name: _p_value(test, methods[best], scores, metric, labels) for name, scores in others.items()}
+    return Comparison(best, holm(p_values), level, test)
 
 
 def paired_t_test(first: Sequence[float], second: Sequence[float]) -> float:
@@ -149,10 +145,8 @@ def randomisation_test(
 
     def difference(shifts: Sequence[npt.NDArray[np.float64]]) -> npt.NDArray[np.float64]:
         """Mean over seeds of first minus second, with counts shifted from the second to the first."""
-        each = [
-            _metric(metric, a + shift, support, rows) - _metric(metric, b - shift, support, rows)
-            for (a, b), shift in zip(totals, shifts, strict=True)
-        ]
+        pairs = [(a + shift, b - shift) for (a, b), shift in zip(totals, shifts, strict=True)]
+        each = [_metric(metric, a, support, rows) - _metric(metric, b, support, rows) for a, b in pairs]
         return np.asarray(np.mean(each, axis=0))
 
     observed = abs(float(difference([np.zeros((1, len(a))) for a, _ in totals])[0]))
@@ -165,12 +159,7 @@ def randomisation_test(
 
 
 def holm(p_values: Mapping[str, float]) -> dict[str, float]:
-    """P-values corrected after Holm for being several; NaN stays and does not count.
-
-    Examples:
-        >>> holm({"a": 0.01, "b": 0.04, "c": 0.03})
-        {'a': 0.03, 'b': 0.06, 'c': 0.06}
-    """
+    """P-values corrected after Holm for being several; NaN stays and does not count."""
     tested = sorted((p, name) for name, p in p_values.items() if not np.isnan(p))
     corrected = {name: float("nan") for name in p_values}
     highest = 0.0
@@ -180,7 +169,7 @@ def holm(p_values: Mapping[str, float]) -> dict[str, float]:
     return corrected
 
 
-def _choose(test: str, methods: Mapping[str, Scores], metric: str, labels: Flags | None) -> str:
+def _possible(test: str, methods: Mapping[str, Scores], metric: str, labels: Flags | None) -> str:
     if test not in TESTS:
         raise ValueError(f"test must be one of {', '.join(TESTS)}; got {test!r}.")
     possible = metric in COUNTED_METRICS and labels is not None and all(scores.decisions for scores in methods.values())

@@ -33,7 +33,7 @@ class CellStyle(NamedTuple):
         return style.format(cell.value) + ("" if cell.deviation is None else self.deviation.format(cell.deviation))
 
 
-STARRED = CellStyle("{}*", "{}", " ± {}")
+STARRED = CellStyle("{}*", "_{}_", " ± {}")
 """There is no bold in a log: a star says the same."""
 MARKDOWN = CellStyle("**{}**", "<u>{}</u>", " ± {}")
 LATEX = CellStyle(r"\textbf{{{}}}", r"\underline{{{}}}", r" {{\scriptsize $\pm$ {}}}")

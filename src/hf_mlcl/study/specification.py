@@ -29,7 +29,6 @@ TOP = (
     *("name", "description", "output_dir", "keep", "report"),
     *("corpora", "losses", "seeds", "settings", "defaults", "overrides"),
 )
-KINDS = ("contrastive", "logit")
 RECIPE_SEARCH = "recipe"
 SCORES = (
     *("micro_f1", "macro_f1", "hamming_loss", "mAP", "accuracy", "subset_accuracy"),
@@ -252,7 +251,9 @@ class _Reader:
         corpora, losses = self._named("corpora"), self._named("losses")
         settings = self._named("settings") if self.document.get("settings") else {"default": {}}
         kinds = {loss: self._kind(loss, block) for loss, block in losses.items()}
-        overrides = self._overrides({"corpus": corpora, "loss": losses, "setting": settings, "kind": KINDS})
+        overrides = self._overrides(
+            {"corpus": corpora, "loss": losses, "setting": settings, "kind": ("contrastive", "logit")}
+        )
         defaults = self._block("defaults", self.document.get("defaults") or {})
         for corpus, block in corpora.items():
             self.check_name(f"corpora.{corpus}", block.get("corpus", corpus), list_corpora(), what="corpus")

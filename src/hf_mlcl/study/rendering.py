@@ -216,7 +216,9 @@ def _latex(text: str) -> str:
 
 
 def _latex_loss(loss: str) -> str:
-    parts = [part.strip() for part in loss.split("+")]
+    from hf_mlcl.losses import loss_names
+
+    parts = loss_names(loss)
     if all(part in _LATEX_LOSSES for part in parts):
         return "$" + " + ".join(rf"\mathcal{{L}}_{{\text{{{_LATEX_LOSSES[part]}}}}}" for part in parts) + "$"
     return rf"\texttt{{{_latex(loss)}}}"

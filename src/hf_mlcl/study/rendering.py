@@ -216,9 +216,7 @@ def _latex(text: str) -> str:
 
 
 def _latex_loss(loss: str) -> str:
-    from hf_mlcl.losses import loss_names
-
-    parts = loss_names(loss)
+    parts = [part.strip() for part in loss.split("+")]
     if all(part in _LATEX_LOSSES for part in parts):
         return "$" + " + ".join(rf"\mathcal{{L}}_{{\text{{{_LATEX_LOSSES[part]}}}}}" for part in parts) + "$"
     return rf"\texttt{{{_latex(loss)}}}"

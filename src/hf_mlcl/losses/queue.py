@@ -21,12 +21,9 @@ class MomentumQueue(nn.Module):
         num_labels: Columns of the multi-hot labels; None for class ids (`supcon`).
 
     Examples:
-        >>> import torch
         >>> from hf_mlcl import build_loss
-        >>> queue = MomentumQueue(size=8, dim=4, num_labels=3)
-        >>> _ = queue.push(torch.randn(6, 4), torch.eye(3).repeat(2, 1))
-        >>> loss = build_loss("base")
-        >>> value = loss(torch.randn(2, 4), torch.eye(3)[:2], queue=queue)  # no positives within the batch itself
+        >>> queue = MomentumQueue(size=8, dim=4, num_labels=3).push(torch.randn(6, 4), torch.eye(3).repeat(2, 1))
+        >>> value = build_loss("base")(torch.randn(2, 4), torch.eye(3)[:2], queue=queue)  # no positives in the batch
         >>> bool(value > 0)
         True
     """

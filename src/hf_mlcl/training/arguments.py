@@ -21,11 +21,9 @@ class ContrastiveTrainingArguments(TrainingArguments):
     What differs from HF's defaults, for every value that is not given:
 
     - ``lr_scheduler_type``: ``cosine`` where a contrastive loss takes part, ``linear`` for losses on logits
-    - ``warmup_steps``: 0.05, that is 5 % of the steps
-    - ``weight_decay``: 0.01 (none on biases and normalisation, as always in HF's trainer)
-    - ``load_best_model_at_end``: for losses on logits that are evaluated while training, by micro-F1; contrastive
-      training keeps the last checkpoint
-    - the last incomplete training batch is dropped (`drop_last_train_batch`), evaluation always sees every row
+    - ``warmup_steps`` 0.05, that is 5 % of the steps; ``weight_decay`` 0.01, none on biases and normalisation
+    - ``load_best_model_at_end``: for losses on logits that these arguments name and that are evaluated while training,
+      by micro-F1; contrastive training keeps the last checkpoint
 
     Args:
         loss: Name of a loss, or several joined with ``+``; ``"reg"`` if neither this nor the trainer's `loss` is given.
@@ -134,14 +132,15 @@ class ContrastiveTrainingArguments(TrainingArguments):
 
     def _choose_best_checkpoint(self) -> None:
         """For losses on logits: keep the best checkpoint by micro-F1, where the user's own settings let it be told."""
+        logits = on_logits_only(self.loss)
         evaluation, saving = (_word(getattr(self, name)) for name in ("eval_strategy", "save_strategy"))
         if self.load_best_model_at_end is None:
-            self.load_best_model_at_end = on_logits_only(self.loss) and "no" not in (evaluation, saving)
+            self.load_best_model_at_end = logits and "no" not in (evaluation, saving)
             not_chosen = saving == "steps" and self.save_steps == _default("save_steps")  # type: ignore[has-type]
             if self.load_best_model_at_end and not_chosen:
                 self.save_strategy = self.eval_strategy  # so that every score has its checkpoint
                 self.save_steps = self.eval_steps or self.logging_steps
-            elif self.load_best_model_at_end and saving != "best" and not self._saves_what_it_scores():
+            elif self.load_best_model_at_end and not self._saves_what_it_scores(evaluation, saving):
                 self.load_best_model_at_end = False
                 warnings.warn(
                     f"The last checkpoint is kept and not the best: with save_strategy={saving!r}, "
@@ -149,24 +148,21 @@ class ContrastiveTrainingArguments(TrainingArguments):
                     "every checkpoint has a score. Leave out the settings of saving to have the best one.",
                     stacklevel=4,
                 )
-        if self.load_best_model_at_end and self.metric_for_best_model is None and on_logits_only(self.loss):
+        if self.load_best_model_at_end and self.metric_for_best_model is None and logits:
             self.metric_for_best_model = "micro_f1"
 
-    def _saves_what_it_scores(self) -> bool:
+    def _saves_what_it_scores(self, evaluation: str, saving: str) -> bool:
         """What HF asks for where the best checkpoint is to be kept."""
-        evaluation, saving = (_word(getattr(self, name)) for name in ("eval_strategy", "save_strategy"))
-        between = self.eval_steps or self.logging_steps
         if evaluation != saving or saving != "steps":
-            return evaluation == saving
-        shares = self.save_steps < 1, between < 1
+            return saving in (evaluation, "best")
+        between = self.eval_steps or self.logging_steps
         # Of shares of all steps the number is not known yet: only equal ones are sure to meet.
-        return self.save_steps == between if any(shares) else self.save_steps % between == 0
+        return self.save_steps == between if min(self.save_steps, between) < 1 else self.save_steps % between == 0
 
     def get_warmup_steps(self, num_training_steps: int) -> int:
         """HF's number; none where the share is less than a step, since a single step at rate 0 would teach nothing."""
-        if self.warmup_steps < 1 and self.warmup_steps * num_training_steps < 1:
-            return 0
-        return int(super().get_warmup_steps(num_training_steps))
+        none = self.warmup_steps < 1 and self.warmup_steps * num_training_steps < 1
+        return 0 if none else int(super().get_warmup_steps(num_training_steps))
 
     def follow_loss(self, loss: str | nn.Module) -> None:
         """Take the schedule of this kind of loss, unless the user has chosen one; a search may change the loss."""

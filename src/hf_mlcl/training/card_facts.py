@@ -110,7 +110,7 @@ def _hyperparameters(trainer: Any) -> dict[str, Any]:
         prefix = f"{name} " if len(terms) > 1 else ""
         for parameter in inspect.signature(type(loss)).parameters:
             value = getattr(loss, parameter, None)
-            if parameter not in ("chunk_size", "gather_across_devices") and isinstance(value, int | float):
+            if parameter != "chunk_size" and isinstance(value, int | float):
                 found[prefix + parameter] = value
     warm_up = f"{args.warmup_steps:g} {'of the steps' if args.warmup_steps < 1 else 'steps'}"
     rows = args.train_batch_size * args.world_size

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -48,22 +47,13 @@ class BatchTrainer(Trainer):
         finally:
             self.args.dataloader_drop_last = before
 
-    def get_eval_dataloader(self, eval_dataset: Any = None) -> DataLoader[Any]:
-        """The batches of evaluation, made by `eval_data_collator` if there is one."""
-        with self._eval_collator():
-            return super().get_eval_dataloader(eval_dataset)
-
-    def get_test_dataloader(self, test_dataset: Any) -> DataLoader[Any]:
-        """The batches of prediction, made by `eval_data_collator` if there is one."""
-        with self._eval_collator():
-            return super().get_test_dataloader(test_dataset)
-
-    @contextmanager
-    def _eval_collator(self) -> Iterator[None]:
+    def _get_dataloader(self, *args: Any, augmented: bool = False, **kwargs: Any) -> DataLoader[Any]:
+        """HF's, with `eval_data_collator`, if there is one, for what is neither training nor to be augmented."""
         training_collator = getattr(self, "data_collator")  # noqa: B009
-        self.data_collator = self.eval_data_collator or training_collator
+        if self.eval_data_collator is not None and not augmented and not kwargs.get("is_training"):
+            self.data_collator = self.eval_data_collator
         try:
-            yield
+            return super()._get_dataloader(*args, **kwargs)
         finally:
             self.data_collator = training_collator
 

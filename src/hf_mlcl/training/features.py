@@ -84,8 +84,8 @@ class FeatureTrainer(BatchTrainer):
         try:
             self.args.dataloader_drop_last = False  # meant for training: no row is left out here
             self.args.dataloader_persistent_workers = False  # the loader is used once: its workers would stay for ever
-            with nullcontext() if augmented_pass else self._eval_collator():  # no sampler: rows come in their order
-                loader = self._get_dataloader(dataset, "features", self.args.eval_batch_size)
+            size = self.args.eval_batch_size  # and no sampler: rows come in their order
+            loader = self._get_dataloader(dataset, "features", size, augmented=augmented_pass is not None)
             with _random_numbers(seed) if seed else nullcontext(), self.accelerator.autocast():
                 for batch in loader:
                     batch = first_view(self._prepare_inputs(batch))

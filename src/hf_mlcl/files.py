@@ -30,9 +30,11 @@ def naming_full_disk(path: str | os.PathLike[str]) -> Iterator[None]:
     except FullDiskError:
         raise
     except Exception as error:
-        full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "No space left" in str(error)
+        causes = (error, error.__cause__, error.__context__)  # datasets wraps what the disk says
+        full = any(isinstance(one, OSError) and one.errno in (errno.ENOSPC, errno.EDQUOT) for one in causes)
         # torch's writer only says that it is at another position than it should be.
-        if not full and not ("inline_container" in str(error) and _is_full(Path(path))):
+        silent = "inline_container" in str(error) and _is_full(Path(path))
+        if not full and not silent and "No space left" not in str(error):
             raise
         what = "No space left to write this; what was there before is unchanged. Free some space and run it again"
         raise FullDiskError(errno.ENOSPC, what, os.fspath(path)) from error

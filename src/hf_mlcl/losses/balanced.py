@@ -53,10 +53,6 @@ class MSCLoss(ContrastiveLoss):
         temperature: tau > 0.
         beta: Weight of an instance in the denominator, where a prototype has 1.
         chunk_size: See `ContrastiveLoss`.
-
-    Examples:
-        >>> MSCLoss(beta=0.1)(torch.randn(4, 8), torch.randint(0, 2, (4, 3)), torch.randn(3, 8)).shape
-        torch.Size([])
     """
 
     uses_prototypes = True
@@ -103,10 +99,6 @@ class WithoutRegLoss(ContrastiveLoss):
         alpha: How much partners with further labels are discounted: f = (|y_i and y_j| / |y_j|)^alpha. 0 discounts
             none; the study tries 0 and 1.
         chunk_size: See `ContrastiveLoss`.
-
-    Examples:
-        >>> WithoutRegLoss(alpha=1.0)(torch.randn(4, 8), torch.randint(0, 2, (4, 3)), torch.randn(3, 8)).shape
-        torch.Size([])
     """
 
     uses_prototypes = True

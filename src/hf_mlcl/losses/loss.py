@@ -36,12 +36,9 @@ class Loss(nn.Module):
     def may_look_at_values(self, labels: Tensor) -> bool:
         """Whether label values can be checked at no cost: always on a CPU, elsewhere for the first batch only.
 
-        Looking at values makes the host wait for an accelerator. A wrong encoding shows in the first batch, and the
-        collators check every batch before it leaves the CPU.
+        Looking at values makes the host wait for an accelerator, and a wrong encoding shows in the first batch.
         """
-        if torch.compiler.is_compiling():
-            return False
-        return not self._seen_labels or labels.device.type == "cpu"
+        return not torch.compiler.is_compiling() and (not self._seen_labels or labels.device.type == "cpu")
 
     def labels_are_right(self) -> None:
         """Called once a batch's labels have passed the checks: later batches on an accelerator are not looked at."""

@@ -12,8 +12,7 @@ class MomentumQueue(nn.Module):
     """First-in-first-out memory of embeddings and labels, as in MoCo.
 
     Pushed rows serve as further candidates, never as anchors, and receive no gradient. Fill it with the embeddings of
-    a slowly moving copy of the encoder. The study trains without one; small batches with rare labels are where it
-    helps.
+    a slowly moving copy of the encoder. It helps small batches with rare labels; the study trains without one.
 
     Args:
         size: Rows it remembers.
@@ -69,7 +68,7 @@ class MomentumQueue(nn.Module):
         return self.embeddings[: self.filled], self.labels[: self.filled]
 
     def get_extra_state(self) -> Tensor:
-        """How much of the buffers is in use and where the next row goes; saved with the state dict."""
+        """How much of the buffers is in use and where the next row goes."""
         return torch.tensor([self.filled, self.next])
 
     def set_extra_state(self, state: Tensor) -> None:

@@ -48,9 +48,8 @@ class PushingTrainer(Trainer):
             model_name: The card's title; the repository's or the folder's name if not given.
             finetuned_from: The backbone's Hub id, where it is not known.
             dataset_tags: The data's id on the Hub, ``"owner/name"``, so that results are listed there.
-            dataset: The data's name; the id or the name that the training data have if not given.
-            evaluation: Whose scores to show: what `linear_evaluate` or `predict` returned, or an
-                `hf_mlcl.hub.SplitScores`; the last linear evaluation since training if not given.
+            dataset: See `training_report`, as for the rest.
+            evaluation: Whose scores to show.
             figures: Whether to draw pictures of the space.
         """
         facts = {

@@ -11,7 +11,7 @@ from accelerate import PartialState
 from torch.utils.data import IterableDataset
 from transformers import TrainerCallback
 
-from hf_mlcl import ContrastiveMultiLabelTrainer, ContrastiveTrainingArguments
+from hf_mlcl import ContrastiveMultiLabelTrainer, ContrastiveTrainingArguments, build_loss
 from training.tiny import text_model, text_rows
 
 ROWS = 29  # with batches of 12: two whole ones and a last one of 5, which two ranks share and a third has no part in
@@ -31,7 +31,17 @@ CASES = {
     "reg, accumulated": {"loss": "reg", "gradient_accumulation_steps": 2},
     "reg, scored before": {"loss": "reg"},
     "reg, a stream": {"loss": "reg", "max_steps": 3},
+    "instances": {},
+    "a function": {},
 }
+GIVEN = {
+    "instances": lambda: build_loss("reg+zlpr", weights=[1.0, 0.5], gather_across_devices=True),
+    "a function": lambda: pull_to_prototypes,
+}
+
+
+def pull_to_prototypes(embeddings, labels, prototypes=None):
+    return ((embeddings @ prototypes.T - labels) ** 2).mean()
 
 
 class Recorder(TrainerCallback):
@@ -81,6 +91,7 @@ def run(name: str, global_batch: int, ranks: int) -> dict:
             train_dataset=Stream(rows) if name.endswith("stream") else rows,
             eval_dataset=rows,
             callbacks=[recorder],
+            loss=GIVEN[name]() if name in GIVEN else None,
         )
         if name.endswith("scored before"):
             trainer.extract_features(rows)

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from hf_mlcl.losses.balanced import WithoutRegLoss
 from hf_mlcl.losses.labels import check_multi_hot
-from hf_mlcl.losses.reg import WithoutRegLoss
 from hf_mlcl.metrics._arrays import ArrayLike, as_array, as_multi_hot
 
 

@@ -12,7 +12,7 @@ from PIL import Image
 
 from data import official
 from hf_mlcl.data import CorpusFileError, CorpusFormatError
-from hf_mlcl.data.nuswide_images import Pace, UnclearError, download_images, picture_defect, read_list
+from hf_mlcl.data.nuswide_images import Pace, UnclearError, check_picture, download_images, read_list
 
 
 def picture(side=60, kind="JPEG"):
@@ -184,5 +184,5 @@ def test_a_malformed_line_is_named_and_nothing_is_written_elsewhere(tmp_path, wr
 
 def test_a_truncated_picture_is_none():
     with pytest.raises(UnclearError, match="no picture, or half of one"):
-        picture_defect(picture()[:-200], 500)
-    assert picture_defect(picture(), 500) is None
+        check_picture(picture()[:-200], 500)
+    check_picture(picture(), 500)

@@ -12,49 +12,28 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hf_mlcl.data.batching import length_grouped_sampler
     from hf_mlcl.data.card import CorpusCard, corpus_card
     from hf_mlcl.data.collators import ImageCollator, TextCollator
-    from hf_mlcl.data.errors import (
-        CorpusDownloadError,
-        CorpusError,
-        CorpusFileError,
-        CorpusFormatError,
-        CorpusWarning,
-    )
+    from hf_mlcl.data.errors import CorpusDownloadError, CorpusError, CorpusFileError, CorpusFormatError, CorpusWarning
+    from hf_mlcl.data.images import image_processor, image_transform
     from hf_mlcl.data.labels import encode_labels
     from hf_mlcl.data.own import OwnData, read_own_data
     from hf_mlcl.data.registry import corpus_builder, corpus_facts, list_corpora, load_corpus
-    from hf_mlcl.data.stratification import stratified_parts
-    from hf_mlcl.data.text import clean_text, tokenize, with_cleaning, word_tokenizer
-    from hf_mlcl.data.transforms import image_processor, image_transform
+    from hf_mlcl.data.splits import stratified_parts
+    from hf_mlcl.data.text import clean_text, length_grouped_sampler, tokenize, with_cleaning, word_tokenizer
 
-_HOME = {
-    "CorpusCard": "card",
-    "CorpusDownloadError": "errors",
-    "CorpusError": "errors",
-    "CorpusFileError": "errors",
-    "CorpusFormatError": "errors",
-    "CorpusWarning": "errors",
-    "ImageCollator": "collators",
-    "OwnData": "own",
-    "TextCollator": "collators",
-    "clean_text": "text",
-    "corpus_builder": "registry",
-    "corpus_card": "card",
-    "corpus_facts": "registry",
-    "encode_labels": "labels",
-    "image_processor": "transforms",
-    "image_transform": "transforms",
-    "length_grouped_sampler": "batching",
-    "list_corpora": "registry",
-    "load_corpus": "registry",
-    "read_own_data": "own",
-    "stratified_parts": "stratification",
-    "tokenize": "text",
-    "with_cleaning": "text",
-    "word_tokenizer": "text",
+_NAMES = {
+    "card": "CorpusCard corpus_card",
+    "collators": "ImageCollator TextCollator",
+    "errors": "CorpusDownloadError CorpusError CorpusFileError CorpusFormatError CorpusWarning",
+    "images": "image_processor image_transform",
+    "labels": "encode_labels",
+    "own": "OwnData read_own_data",
+    "registry": "corpus_builder corpus_facts list_corpora load_corpus",
+    "splits": "stratified_parts",
+    "text": "clean_text length_grouped_sampler tokenize with_cleaning word_tokenizer",
 }
+_HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 __all__ = [
     "CorpusCard",

@@ -20,7 +20,7 @@ NAMED_LABELS = 40
 
 
 def draw_card(card: CorpusCard) -> Figure:
-    """Frequencies on the left, labels an example and the numbers below them, co-occurrence on the right."""
+    """Frequencies on the left, labels per example below them, co-occurrence on the right."""
     order = np.argsort(-card.frequencies, kind="stable")
     figure = Figure(figsize=(12.5, 7.2), layout="constrained", facecolor="white")
     grid = GridSpec(2, 2, figure=figure, width_ratios=(1.0, 1.15), height_ratios=(1.75, 1.0))
@@ -33,13 +33,12 @@ def draw_card(card: CorpusCard) -> Figure:
 
 def _title(card: CorpusCard) -> str:
     sizes = " / ".join(f"{size:,}" for size in card.split_sizes.values())
-    finite = card.imbalance_ratios[np.isfinite(card.imbalance_ratios)]
     unlabelled = sum(card.unlabelled.values())
     extra = f" · {unlabelled:,} examples without a label" if unlabelled else ""
     return (
         f"{card.name}   {sizes} examples ({', '.join(card.split_sizes)})\n"
-        f"{len(card.label_names)} labels · {card.cardinality:.2f} an example · most frequent to rarest "
-        f"{finite.max(initial=1.0):.0f} : 1 · top fifth of the labels holds {card.head_share:.0%}{extra}"
+        f"{len(card.label_names)} labels · {card.cardinality:.2f} per example · most frequent to rarest "
+        f"{card.finite_ratios.max(initial=1.0):.0f} : 1 · top fifth of the labels holds {card.head_share:.0%}{extra}"
     )
 
 
@@ -77,7 +76,7 @@ def _set_sizes(axes: Axes, card: CorpusCard) -> None:
         if value > 0:
             text = f"{value:.0%}" if value >= 0.005 else "<1%"
             axes.text(bar.get_x() + bar.get_width() / 2, value, text, ha="center", va="bottom", fontsize=8, color=INK)
-    axes.set_title("Labels an example", loc="left", fontsize=10, color=INK)
+    axes.set_title("Labels per example", loc="left", fontsize=10, color=INK)
     axes.set_xticks(sizes)
     axes.set_ylim(0, 1.15 * share.max(initial=0.01))
     axes.yaxis.set_visible(False)

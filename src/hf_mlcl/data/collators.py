@@ -32,13 +32,9 @@ class TextCollator:
         label_column: Column with lists of label ids.
 
     Examples:
-        >>> class Padder:  # any transformers tokenizer
-        ...     model_input_names = ["input_ids"]
-        ...     def pad(self, rows, pad_to_multiple_of=None, return_tensors="pt", padding=True):
-        ...         longest = max(len(ids) for ids in rows["input_ids"])
-        ...         return {"input_ids": torch.tensor([ids + [0] * (longest - len(ids)) for ids in rows["input_ids"]])}
+        >>> from hf_mlcl.data import word_tokenizer
         >>> rows = [{"input_ids": [5, 6], "labels": [2]}, {"input_ids": [7], "labels": []}]
-        >>> batch = TextCollator(Padder(), num_labels=3)(rows)
+        >>> batch = TextCollator(word_tokenizer(["a cat"]), num_labels=3)(rows)
         >>> batch["input_ids"].tolist(), batch["labels"].tolist()
         ([[5, 6], [7, 0]], [[0.0, 0.0, 1.0], [0.0, 0.0, 0.0]])
     """

@@ -1,21 +1,17 @@
-"""What is known of a corpus before a byte of it is read: source, licence, files, the study's statistics."""
+"""What is known of a corpus before a byte of it is read: `corpora/facts.yaml`, and what its fields mean."""
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import yaml
 
 
-@dataclass(frozen=True)
-class RemoteFile:
-    """One official file.
-
-    Args:
-        name: The official file name, under which it is kept and looked for.
-        url: Where it is downloaded from.
-        sha256: Its SHA-256 sum where the publisher or a trusted mirror states one.
-        md5: Its MD5 sum, for publishers that state only that.
-    """
+class RemoteFile(NamedTuple):
+    """One official file under its official name, with a checksum where the publisher or a trusted mirror states one."""
 
     name: str
     url: str
@@ -23,9 +19,8 @@ class RemoteFile:
     md5: str | None = None
 
 
-@dataclass(frozen=True)
-class SplitSizes:
-    """Rows a split."""
+class SplitSizes(NamedTuple):
+    """Rows of each split."""
 
     train: int
     validation: int
@@ -34,19 +29,11 @@ class SplitSizes:
     @property
     def total(self) -> int:
         """Rows of all three splits together."""
-        return self.train + self.validation + self.test
+        return sum(self)
 
 
-@dataclass(frozen=True)
-class StudyStatistics:
-    """A row of the study's table of corpora, as printed there (in thousands).
-
-    Args:
-        sizes: "train / validation / test".
-        small_sizes: The same for the study's subset with little training data, where it has one.
-        num_labels: Number of labels.
-        labels_per_example: Mean number of labels an example.
-    """
+class StudyStatistics(NamedTuple):
+    """A row of the study's table of corpora, as printed there (in thousands): "train / validation / test"."""
 
     sizes: str
     num_labels: int
@@ -56,30 +43,30 @@ class StudyStatistics:
 
 @dataclass(frozen=True)
 class CorpusFacts:
-    """A corpus on one page.
+    """The facts of one corpus.
 
     Args:
-        name: The name that `load_corpus` takes.
-        kind: What its examples are; also the name of their column.
+        name: Name for `load_corpus`.
+        modality: Whether examples are texts or images.
         summary: One sentence on what the examples and labels are.
-        homepage: Where the corpus is described by its makers.
-        license: Under which terms it is used.
+        homepage: Where the corpus is published.
+        license: As its publisher states it.
         citation: BibTeX.
-        study: The study's statistics; None for the built-in corpora.
-        files: What can be downloaded.
-        manual: What to put where when (part of) it cannot; shown with every download error too.
-        download_all: False where `files` is only a part of the corpus, so that `data_dir` is required.
         sizes: What the official files give under this package's rules; None where that could not be counted.
-        small_sizes: The same for `size="small"`; None where there is no small version.
-        labelled_sizes: The same for `labelled_only=True`, where it was counted.
+        study: The study's statistics; None for built-in corpora.
+        files: Official files that can be downloaded.
+        manual: How to get the files by hand.
+        download_all: Whether downloads alone are enough to build the corpus.
+        small_sizes: `sizes` for `size="small"`; None where there is no small version.
+        labelled_sizes: `sizes` for `labelled_only=True`, where it was counted.
     """
 
     name: str
-    kind: Literal["text", "image"]
+    modality: Literal["text", "image"]
     summary: str
     homepage: str
     license: str
-    citation: str
+    citation: str = ""
     sizes: SplitSizes | None = None
     study: StudyStatistics | None = None
     files: tuple[RemoteFile, ...] = ()
@@ -95,5 +82,20 @@ class CorpusFacts:
         small = f" Small: {self.study.small_sizes}." if self.study.small_sizes else ""
         return (
             f"{self.summary} In the study (arXiv 2412.00101): {self.study.sizes} examples, {self.study.num_labels} "
-            f"labels, {self.study.labels_per_example} labels an example.{small}"
+            f"labels, {self.study.labels_per_example} labels per example.{small}"
         )
+
+
+@functools.cache
+def all_facts() -> dict[str, CorpusFacts]:
+    """The facts of every corpus, by name."""
+    text = (Path(__file__).parent / "corpora" / "facts.yaml").read_text(encoding="utf-8")
+    types: dict[str, Any] = {
+        **dict.fromkeys(("sizes", "small_sizes", "labelled_sizes"), lambda rows: SplitSizes(*rows)),
+        "study": lambda numbers: StudyStatistics(**numbers),
+        "files": lambda files: tuple(RemoteFile(**file) for file in files),
+    }
+    return {
+        name: CorpusFacts(name, **{key: types.get(key, lambda same: same)(value) for key, value in fields.items()})
+        for name, fields in yaml.safe_load(text).items()
+    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -10,22 +11,12 @@ import pyarrow as pa
 from datasets import List
 
 from hf_mlcl.data.errors import CorpusFormatError
-from hf_mlcl.data.own_files import LOOKED_AT, Table, holds_images, is_plain
+from hf_mlcl.data.own_files import LOOKED_AT, Table
 from hf_mlcl.data.tables import written
 
 TEXT_NAMES = ("text", "sentence", "document", "content", "abstract", "body", "review", "comment", "tweet", "message")
-LABEL_NAMES = tuple(
-    name
-    for pair in (
-        ("labels", "label"),
-        ("tags", "tag"),
-        ("categories", "category"),
-        ("classes", "class"),
-        ("topics", "topic"),
-        ("genres", "genre"),
-        ("emotions", "emotion"),
-    )
-    for name in pair
+LABEL_NAMES = str.split(
+    "labels label tags tag categories category classes class topics topic genres genre emotions emotion"
 )
 FLAG_WORDS = {
     **dict.fromkeys(("0", "0.0", "false", "no", "n"), False),
@@ -49,23 +40,14 @@ def option(argument: str) -> str:
     return f"{argument} (--{argument.replace('_', '-')})"
 
 
-def check_named(argument: str, named: Iterable[str], columns: Sequence[str]) -> None:
-    """Refuse names of columns that are not there.
-
-    Raises:
-        CorpusFormatError: If there is one.
-    """
+def _check_named(argument: str, named: Iterable[str], columns: Sequence[str]) -> None:
     known = set(columns)
     if unknown := [name for name in named if name not in known]:
         raise CorpusFormatError(f"{option(argument)} names {unknown[0]!r}, but the columns are {', '.join(columns)}.")
 
 
 def shared_columns(tables: Tables) -> list[str]:
-    """The columns of the training rows, which all splits must have.
-
-    Raises:
-        CorpusFormatError: If a split lacks one, or has no rows.
-    """
+    """The columns of the training rows, which all splits must have."""
     columns: list[str] = tables["train"].rows.column_names
     for split, table in tables.items():
         there = set(table.rows.column_names)
@@ -77,28 +59,28 @@ def shared_columns(tables: Tables) -> list[str]:
 
 
 def content_column(
-    tables: Tables, columns: Sequence[str], chosen: str | None, label_columns: Iterable[str]
+    table: Table, columns: Sequence[str], chosen: str | None, label_columns: Iterable[str]
 ) -> tuple[Literal["text", "image"], str]:
     """What the examples are, and the column that holds them.
 
     Images go first, then a column with a usual name, then the one with the longest texts.
 
     Args:
-        tables: The rows of each split.
+        table: The training rows.
         columns: Their columns.
         chosen: The column that was named, if one was.
         label_columns: Those that were named as labels.
     """
-    table, taken = tables["train"], set(label_columns)
     if chosen is not None:
-        check_named("text_column", [chosen], columns)
-        return ("image" if holds_images(table, chosen) else "text"), chosen
-    for name in columns:
-        if name not in taken and holds_images(table, name):
-            return "image", name
-    plain = [name for name in columns if is_plain(table.features[name]) and name not in taken]
-    # Those that hold no texts come last, and what they hold is said when they are read.
+        _check_named("text_column", [chosen], columns)
+        return ("image" if table.holds_images(chosen) else "text"), chosen
+    taken = set(label_columns)
     others = [name for name in columns if name not in taken]
+    for name in others:
+        if table.holds_images(name):
+            return "image", name
+    plain = [name for name in others if table.is_plain(name)]
+    # Those that hold no texts come last, and what they hold is said when they are read.
     by_name = [name for names in (plain, others) for word in TEXT_NAMES for name in names if name.lower() == word]
     if by_name:
         return "text", by_name[0]
@@ -131,26 +113,31 @@ def _is_number(text: str) -> bool:
 def label_columns_of(tables: Tables, columns: Sequence[str], content: str, chosen: Sequence[str] | None) -> list[str]:
     """The column with labels, or several of 0 and 1.
 
-    A column with a usual name goes first, then columns of 0 and 1, then lists.
-
-    Raises:
-        CorpusFormatError: If none is found, or if a column would be one of 0 and 1 but for a few cells.
+    A column with a usual name goes first, then columns of 0 and 1, then lists. A column that would be one of 0 and 1
+    but for a few cells is refused: its label would be lost.
     """
     rest = [name for name in columns if name != content]
     if chosen is not None:
-        check_named("label_columns", chosen, rest)
+        _check_named("label_columns", chosen, rest)
         return list(dict.fromkeys(chosen))
     by_name = [name for word in LABEL_NAMES for name in rest if name.lower() == word]
     if by_name:
         return by_name[:1]
-    flags = [name for name in rest if _is_flag(tables, name)]
+    cells = {name: _flags_and_strays(tables, name) for name in rest}
+    flags = [name for name, (ones, strays) in cells.items() if ones and not strays]
     lists = [name for name in rest if isinstance(tables["train"].features[name], List)]
     if not lists or len(flags) > 1:
-        known = set(flags)
-        strays = [stray for name in rest if name not in known and (stray := _stray_among_flags(tables, name))]
-        if strays and len(flags) + len(strays) > 1:  # a label would be lost, or all of them
+        nearly = [name for name, (ones, strays) in cells.items() if 0 < strays <= STRAYS_AT_MOST * (ones + strays)]
+        if nearly and len(flags) + len(nearly) > 1:
+            split, row, value = next(
+                (split, row, value)
+                for split, table in tables.items()
+                for row, value in enumerate(map(written, table.head(nearly[0])), 1)
+                if flag(value) is None and not is_empty(value)
+            )
             raise CorpusFormatError(
-                f"{strays[0]}. Fix it, or name the columns that are labels: {option('label_columns')}."
+                f"Column {nearly[0]!r} is 0/1 but for row {row} of {split}: {value!r}. Fix it, or name the columns "
+                f"that are labels: {option('label_columns')}."
             )
     found = (flags if len(flags) > 1 else []) or lists[:1]
     if not found:
@@ -162,12 +149,25 @@ def label_columns_of(tables: Tables, columns: Sequence[str], content: str, chose
     return found
 
 
-def distinct(cells: pa.ChunkedArray) -> dict[str | None, int]:
+def _flags_and_strays(tables: Tables, column: str) -> tuple[int, int]:
+    """How many of the first cells of a column are 0 or 1 in any spelling, and how many something else but empty."""
+    flags = strays = 0
+    for table in tables.values():
+        if not table.is_plain(column):
+            return 0, 0
+        for value, count in distinct(table.column(column)[:LOOKED_AT]).items():
+            flags += count * (flag(value) is not None)
+            strays += count * (flag(value) is None and not is_empty(value))
+    if not flags and not strays:  # all of them are empty
+        flags = sum(flag(value) is not None for table in tables.values() for value in distinct(table.column(column)))
+    return flags, strays
+
+
+def distinct(cells: pa.ChunkedArray) -> Counter[str | None]:
     """How often each value occurs, as it is written. Columns of 0 and 1 have few, however many rows there are."""
-    counts: dict[str | None, int] = {}
+    counts: Counter[str | None] = Counter()
     for pair in cells.value_counts().to_pylist():
-        text = written(pair["values"])
-        counts[text] = counts.get(text, 0) + pair["counts"]
+        counts[written(pair["values"])] += pair["counts"]
     return counts
 
 
@@ -179,32 +179,3 @@ def flag(value: str | None) -> bool | None:
 def is_empty(value: str | None) -> bool:
     """Whether a cell of a column of 0 and 1 says nothing."""
     return value is None or value.strip().lower() in EMPTY_WORDS
-
-
-def _is_flag(tables: Tables, column: str) -> bool:
-    """Whether a column holds nothing but 0 and 1, in any spelling, and perhaps empty cells."""
-    if not all(is_plain(table.features[column]) for table in tables.values()):
-        return False
-    for table in tables.values():
-        if any(flag(value) is None and not is_empty(value) for value in distinct(table.column(column)[:LOOKED_AT])):
-            return False
-    return any(flag(value) is not None for table in tables.values() for value in distinct(table.column(column)))
-
-
-def _stray_among_flags(tables: Tables, column: str) -> str | None:
-    """Where a column of 0 and 1 holds something else; None if it is no such column at all."""
-    if not all(is_plain(table.features[column]) for table in tables.values()):
-        return None
-    cells = strays = 0
-    for table in tables.values():
-        for value, count in distinct(table.column(column)[:LOOKED_AT]).items():
-            if not is_empty(value):
-                cells += count
-                strays += count * (flag(value) is None)
-    if not strays or strays > STRAYS_AT_MOST * cells:
-        return None
-    for split, table in tables.items():
-        for number, value in enumerate(map(written, table.head(column)), 1):
-            if flag(value) is None and not is_empty(value):
-                return f"Column {column!r} is 0/1 but for row {number} of {split}: {value!r}"
-    return None

@@ -30,17 +30,42 @@ Lists = dict[str, list[list[str | None]]]
 
 
 def labels_of(tables: Tables, columns: Sequence[str], delimiter: str | None, notes: list[str]) -> Labels:
-    """The labels in a column, or in several of 0 and 1.
+    """The labels in a column, where `delimiter` may separate their names, or in several columns of 0 and 1.
 
-    Args:
-        tables: The rows of each split.
-        columns: Where to look.
-        delimiter: What separates names in one column, if it was named.
-        notes: Gets what a careful reader would like to know.
+    `notes` gets what a careful reader would like to know.
     """
-    return (
-        _from_flags(tables, columns, notes) if len(columns) > 1 else _from_column(tables, columns[0], delimiter, notes)
-    )
+    if len(columns) > 1:
+        return _from_flags(tables, columns, notes)
+    column = columns[0]
+    feature = tables["train"].features[column]
+    inner = feature.feature if isinstance(feature, List) else feature
+    if isinstance(inner, ClassLabel):
+        ids = {split: [_ids(value) for value in table.column(column).to_pylist()] for split, table in tables.items()}
+        how = "lists of labels" if isinstance(feature, List) else "one label per row"
+        return Labels(ids, list(inner.names), f"column {column!r}, {how}")
+    if isinstance(feature, List):
+        lists: Lists = {split: _lists(table.column(column).to_pylist(), column) for split, table in tables.items()}
+        how = "lists of labels"
+    else:
+        lists, how = _from_texts(tables, column, delimiter)
+    if how.startswith("lists") and _are_multi_hot([row for found in lists.values() for row in found], column):
+        return _from_multi_hot(lists, column, notes)
+    names = sorted({name for found in lists.values() for row in found for name in row if name})
+    if len(names) < 2:
+        raise CorpusFormatError(
+            f"Column {column!r} holds {len(names)} different labels ({', '.join(names) or 'none'}); at least 2 are "
+            f"needed. Name the right columns, {option('label_columns')}, or what separates the labels, "
+            f"{option('label_delimiter')}."
+        )
+    number = {name: index for index, name in enumerate(names)}
+    ids = {split: [sorted({number[name] for name in row if name}) for row in found] for split, found in lists.items()}
+    return Labels(ids, names, f"column {column!r}, {how}")
+
+
+def _ids(value: Any) -> list[int]:
+    if value is None:
+        return []
+    return sorted({int(item) for item in (value if isinstance(value, list) else [value])})
 
 
 def _from_flags(tables: Tables, names: Sequence[str], notes: list[str]) -> Labels:
@@ -72,46 +97,17 @@ def _from_flags(tables: Tables, names: Sequence[str], notes: list[str]) -> Label
     return Labels(ids, list(names), f"{len(names)} columns of 0 and 1")
 
 
-def _from_column(tables: Tables, column: str, delimiter: str | None, notes: list[str]) -> Labels:
-    feature = tables["train"].features[column]
-    inner = feature.feature if isinstance(feature, List) else feature
-    if isinstance(inner, ClassLabel):
-        how = "lists of labels" if isinstance(feature, List) else "one label per row"
-        cells = {split: table.column(column).to_pylist() for split, table in tables.items()}
-        ids = {split: [_listed(value) for value in values] for split, values in cells.items()}
-        return Labels(ids, list(inner.names), f"column {column!r}, {how}")
-    if isinstance(feature, List):
-        lists: Lists = {split: _lists(table.column(column).to_pylist(), column) for split, table in tables.items()}
-        how = "lists of labels"
-    else:
-        texts = {split: [(text or "").strip() for text in table.texts(column)] for split, table in tables.items()}
-        every = [text for found in texts.values() for text in found]
-        if delimiter is None and _are_written_lists(every):
-            lists = {split: [_read_list(text, column) for text in found] for split, found in texts.items()}
-            how = "lists of labels, written out"
-        else:
-            delimiter = _found_delimiter(every) if delimiter is None else delimiter
-            lists = {split: [list(_pieces(text, delimiter)) for text in found] for split, found in texts.items()}
-            shown = {"\t": "tabs", " ": "spaces"}.get(delimiter or "", repr(delimiter))
-            how = f"labels separated by {shown}" if delimiter else "one label per row"
-    if how.startswith("lists") and _are_multi_hot([row for found in lists.values() for row in found], column):
-        return _from_multi_hot(lists, column, notes)
-    names = sorted({name for found in lists.values() for row in found for name in row if name})
-    if len(names) < 2:
-        raise CorpusFormatError(
-            f"Column {column!r} holds {len(names)} different labels ({', '.join(names) or 'none'}); at least 2 are "
-            f"needed. Name the right columns, {option('label_columns')}, or what separates the labels, "
-            f"{option('label_delimiter')}."
-        )
-    number = {name: index for index, name in enumerate(names)}
-    ids = {split: [sorted({number[name] for name in row if name}) for row in found] for split, found in lists.items()}
-    return Labels(ids, names, f"column {column!r}, {how}")
-
-
-def _listed(value: Any) -> list[int]:
-    if value is None:
-        return []
-    return [int(value)] if isinstance(value, int) else sorted({int(item) for item in value})
+def _from_texts(tables: Tables, column: str, delimiter: str | None) -> tuple[Lists, str]:
+    """The names in the cells of a column of texts, and how they are written."""
+    texts = {split: [(text or "").strip() for text in table.texts(column)] for split, table in tables.items()}
+    every = [text for found in texts.values() for text in found]
+    if delimiter is None and any(every) and all(text[:1] + text[-1:] in ("", "[]") for text in every):
+        read = {split: [_read_list(text, column) for text in found] for split, found in texts.items()}
+        return read, "lists of labels, written out"
+    delimiter = _found_delimiter(every) if delimiter is None else delimiter
+    shown = {"\t": "tabs", " ": "spaces"}.get(delimiter or "", repr(delimiter))
+    lists: Lists = {split: [[*_pieces(text, delimiter)] for text in found] for split, found in texts.items()}
+    return lists, f"labels separated by {shown}" if delimiter else "one label per row"
 
 
 def _lists(cells: Sequence[Any], column: str) -> list[list[str | None]]:
@@ -134,31 +130,20 @@ def _are_multi_hot(rows: Sequence[Sequence[str | None]], column: str) -> bool:
     lengths = {len(row) for row in rows if row}
     if max(lengths, default=0) < 2 or not all(flag(item) is not None for row in rows for item in row):
         return False
-    if len(lengths) == 1:
-        return True
-    if max(lengths) > 2:  # no row can hold more than two of the labels 0 and 1
+    if len(lengths) > 1 and max(lengths) > 2:  # no row can hold more than two of the labels 0 and 1
         found = ", ".join(map(str, sorted(lengths)))
         raise CorpusFormatError(
             f"Column {column!r} holds lists of 0 and 1, but of different lengths ({found}). "
             f"Expected one 0 or 1 for each label in every row, or lists of the labels that a row has."
         )
-    return False
+    return len(lengths) == 1
 
 
 def _from_multi_hot(lists: Lists, column: str, notes: list[str]) -> Labels:
-    ids = {
-        split: [[number for number, item in enumerate(row) if flag(item)] for row in found]
-        for split, found in lists.items()
-    }
+    ids = {split: [[place for place, item in enumerate(row) if flag(item)] for row in lists[split]] for split in lists}
     count = max(len(row) for found in lists.values() for row in found)
     notes.append(f"lists of 0 and 1 have no names of labels: they are called 0 to {count - 1}, by their place")
-    found = f"column {column!r}, lists of 0 and 1, one place per label"
-    return Labels(ids, [str(number) for number in range(count)], found)
-
-
-def _are_written_lists(texts: Sequence[str]) -> bool:
-    full = [text for text in texts if text]
-    return bool(full) and all(text.startswith("[") and text.endswith("]") for text in full)
+    return Labels(ids, list(map(str, range(count))), f"column {column!r}, lists of 0 and 1, one place per label")
 
 
 def _read_list(text: str, column: str) -> list[str | None]:
@@ -180,11 +165,9 @@ def _read_list(text: str, column: str) -> list[str | None]:
             raise ValueError("a list in a list")
         return [_label(item) for item in items]
     except (ValueError, SyntaxError, RecursionError, MemoryError) as error:
-        raise _no_list(text, column) from error
-
-
-def _no_list(text: str, column: str) -> CorpusFormatError:
-    return CorpusFormatError(f"Column {column!r} holds {text[:80]!r}, which looks like a list of labels but is none.")
+        raise CorpusFormatError(
+            f"Column {column!r} holds {text[:80]!r}, which looks like a list of labels but is none."
+        ) from error
 
 
 def _written_item(item: ast.expr, text: str) -> Any:

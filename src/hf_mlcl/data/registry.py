@@ -1,37 +1,27 @@
-"""The names of the corpora, and the two functions that users call with them."""
+"""The names of the corpora, and the functions that users call with them."""
 
 from __future__ import annotations
 
 import difflib
 import errno
+import hashlib
 import importlib
+import inspect
+import json
 import os
 import tempfile
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hf_mlcl.data.errors import CorpusFileError, CorpusWarning, Problems, full_disk_named
+from hf_mlcl.data.facts import CorpusFacts, all_facts
 
 if TYPE_CHECKING:
     from datasets import DatasetDict
 
     from hf_mlcl.data.builder import CorpusBuilder
-    from hf_mlcl.data.facts import CorpusFacts
-
-CORPORA = (
-    "aapd",
-    "bgc",
-    "coco2014",
-    "newsgroups20",
-    "nuswide",
-    "rcv1",
-    "semeval2018",
-    "toy_images",
-    "toy_text",
-    "voc2007",
-)
-"""Every corpus; the module of the same name in `hf_mlcl.data.corpora` holds its facts and its builder."""
 
 SIZES = ("full", "small")
 
@@ -44,7 +34,7 @@ def list_corpora() -> list[str]:
         >>> list_corpora()[:3]
         ['aapd', 'bgc', 'coco2014']
     """
-    return list(CORPORA)
+    return sorted(all_facts())
 
 
 def load_corpus(
@@ -84,7 +74,7 @@ def load_corpus(
         `train`, `validation` and `test`, each with a column `text` or `image` and a column `labels` with lists of ids.
 
     Raises:
-        ValueError: If `name` or `size` is not known.
+        ValueError: If an argument is not known.
         CorpusFileError: If a file is missing, truncated, corrupt or hostile.
         CorpusFormatError: If a row is malformed; the message names its file and line.
         CorpusDownloadError: If a download fails; the message names the manual way.
@@ -100,13 +90,14 @@ def load_corpus(
     from datasets import config
 
     where = config.HF_DATASETS_CACHE if cache_dir is None else cache_dir
+    make = partial(corpus_builder, name, size, data_dir, strict=strict, **options)
     try:
         with full_disk_named(where):
-            corpus, problems = _built(corpus_builder(name, size, data_dir, cache_dir, strict=strict, **options))
+            corpus, problems = _built(make(cache_dir=cache_dir))
     except OSError as error:
         if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
             raise
-        ready = _ready(name, size, data_dir, where, strict, options)
+        ready = _ready(make, where)
         if ready is None:
             raise CorpusFileError(
                 f"{name} is not built yet, and its cache {os.fspath(where)} cannot be written: {error.strerror}. Name "
@@ -128,31 +119,30 @@ def corpus_builder(
     **options: Any,
 ) -> CorpusBuilder:
     """The `datasets` builder of a corpus, for those who want its `info` or its own methods; see `load_corpus`."""
-    from hf_mlcl.data.builder import folder_fingerprint, source_digest
+    from hf_mlcl.data import toy
+    from hf_mlcl.data.builder import folder_fingerprint
 
-    _check_name(name)
-    facts = corpus_facts(name)
+    builder = _builder_class(name)
     if size not in SIZES:
         raise ValueError(f"size={size!r} is not known: pass one of {', '.join(map(repr, SIZES))}.")
-    if size == "small" and facts.small_sizes is None:
-        raise ValueError(
-            f"size='small' is not there for {name}: the study has no small version of it. Pass size='full'."
-        )
-    module = importlib.import_module(f"hf_mlcl.data.corpora.{name}")
+    if size == "small" and builder.FACTS.small_sizes is None:
+        raise ValueError(f"size='small' is not available for {name}: the study has no small version of it.")
     key = "official"
-    if facts.study is None:
+    if builder.FACTS.study is None:
         if data_dir is not None:
             raise ValueError(
                 f"data_dir={os.fspath(data_dir)!r} has no use for {name}, which is built in. Leave it out."
             )
-        key = source_digest(module)
+        # When the code that generates a corpus changes, so does the corpus.
+        code = "".join(map(inspect.getsource, (inspect.getmodule(builder), toy)))  # type: ignore[arg-type]
+        key = hashlib.blake2b(code.encode(), digest_size=16).hexdigest()
     elif data_dir is not None:
         data_dir = os.path.abspath(os.path.expanduser(os.fspath(data_dir)))
         if not os.path.isdir(data_dir):
             raise ValueError(f"data_dir={data_dir!r} is not a folder. Pass the folder that holds the files of {name}.")
         key = folder_fingerprint(data_dir)
     chosen = chosen_options(name, size, options)
-    builder: CorpusBuilder = _builder_class(name)(
+    return builder(
         cache_dir=None if cache_dir is None else os.path.abspath(os.path.expanduser(os.fspath(cache_dir))),
         dataset_name=f"hf_mlcl_{name}",
         config_name=size,
@@ -162,19 +152,10 @@ def corpus_builder(
         strict=strict,
         **({"options": chosen} if chosen else {}),
     )
-    return builder
 
 
 def chosen_options(corpus: str, size: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """The options of `load_corpus` that are not the default, checked.
-
-    Args:
-        corpus: One of `list_corpora()`.
-        size: For which some options have no meaning.
-        options: As given.
-
-    Raises:
-        ValueError: Names the option, and what there is.
 
     Examples:
         >>> chosen_options("voc2007", "full", {"difficult": "absent", "halves": "study"})
@@ -182,8 +163,7 @@ def chosen_options(corpus: str, size: str, options: Mapping[str, Any]) -> dict[s
     """
     from hf_mlcl.data.builder import OPTIONS_OF_SIZE
 
-    known = _builder_class(corpus).OPTIONS
-    chosen = {}
+    known, defaults = _builder_class(corpus).OPTIONS, _builder_class(corpus).defaults()
     for name, value in sorted(options.items()):
         if name not in known:
             raise ValueError(f"{corpus} has no option {name!r}. It has: {', '.join(sorted(known))}.")
@@ -194,13 +174,9 @@ def chosen_options(corpus: str, size: str, options: Mapping[str, Any]) -> dict[s
         elif type(value) is not int or value < 0:
             raise ValueError(f"{name}={value!r} is not possible: pass a whole number from 0 on.")
         if OPTIONS_OF_SIZE.get(name, size) != size:
-            raise ValueError(
-                f"{name}={value!r} has no use for size={size!r}: it is about size={OPTIONS_OF_SIZE[name]!r}. "
-                f"Leave it out."
-            )
-        if value != (values[0] if isinstance(values, tuple) else values):
-            chosen[name] = value
-    return chosen
+            about = f"it is about size={OPTIONS_OF_SIZE[name]!r}"
+            raise ValueError(f"{name}={value!r} has no use for size={size!r}: {about}. Leave it out.")
+    return {name: value for name, value in sorted(options.items()) if value != defaults[name]}
 
 
 def default_options(corpus: str, size: str = "full") -> dict[str, Any]:
@@ -212,24 +188,8 @@ def default_options(corpus: str, size: str = "full") -> dict[str, Any]:
     """
     from hf_mlcl.data.builder import OPTIONS_OF_SIZE
 
-    known = _builder_class(corpus).OPTIONS
-    return {
-        name: values[0] if isinstance(values, tuple) else values
-        for name, values in known.items()
-        if OPTIONS_OF_SIZE.get(name, size) == size
-    }
-
-
-def _builder_class(name: str) -> type[CorpusBuilder]:
-    from hf_mlcl.data.builder import CorpusBuilder
-
-    _check_name(name)
-    module = importlib.import_module(f"hf_mlcl.data.corpora.{name}")
-    return next(
-        value
-        for value in vars(module).values()
-        if isinstance(value, type) and issubclass(value, CorpusBuilder) and value.__module__ == module.__name__
-    )
+    defaults = _builder_class(corpus).defaults()
+    return {name: value for name, value in defaults.items() if OPTIONS_OF_SIZE.get(name, size) == size}
 
 
 def corpus_facts(name: str) -> CorpusFacts:
@@ -239,15 +199,17 @@ def corpus_facts(name: str) -> CorpusFacts:
         >>> corpus_facts("bgc").license
         'CC BY-NC 4.0'
     """
-    _check_name(name)
-    facts: CorpusFacts = importlib.import_module(f"hf_mlcl.data.corpora.{name}").FACTS
-    return facts
-
-
-def _check_name(name: str) -> None:
-    if name not in CORPORA:
-        ordered = sorted(CORPORA, key=lambda known: -difflib.SequenceMatcher(None, str(name), known).ratio())
+    if name not in all_facts():
+        ordered = sorted(all_facts(), key=lambda known: -difflib.SequenceMatcher(None, str(name), known).ratio())
         raise ValueError(f"There is no corpus {name!r}. Known, nearest first: {', '.join(ordered)}.")
+    return all_facts()[name]
+
+
+def _builder_class(name: str) -> type[CorpusBuilder]:
+    corpus_facts(name)
+    module = importlib.import_module(f"hf_mlcl.data.corpora.{name}")
+    builder: type[CorpusBuilder] = vars(module)[name.title().replace("_", "")]
+    return builder
 
 
 def _built(builder: CorpusBuilder) -> tuple[DatasetDict, Problems]:
@@ -260,14 +222,7 @@ def _built(builder: CorpusBuilder) -> tuple[DatasetDict, Problems]:
         return _checked(builder)
 
 
-def _ready(
-    name: str,
-    size: str,
-    data_dir: str | os.PathLike[str] | None,
-    where: str | os.PathLike[str],
-    strict: bool,
-    options: Mapping[str, Any],
-) -> tuple[DatasetDict, Problems] | None:
+def _ready(make: Callable[..., CorpusBuilder], where: str | os.PathLike[str]) -> tuple[DatasetDict, Problems] | None:
     """A corpus from a cache that cannot be written, so that no lock can be made there; None if it is not in there.
 
     Nothing is lost without a lock: a corpus gets its name in the cache when it is complete.
@@ -275,7 +230,7 @@ def _ready(
     from datasets import DatasetInfo, config
 
     with tempfile.TemporaryDirectory() as elsewhere:  # the builder makes its locks there, and knows the name
-        builder = corpus_builder(name, size, data_dir, elsewhere, strict=strict, **options)
+        builder = make(cache_dir=elsewhere)
     built = os.path.join(os.path.expanduser(os.fspath(where)), builder._relative_data_dir())
     if not os.path.isfile(os.path.join(built, config.DATASET_INFO_FILENAME)):
         return None
@@ -293,4 +248,4 @@ def _checked(builder: CorpusBuilder) -> tuple[DatasetDict, Problems]:
         if len(corpus[split]) != info.num_examples:
             raise RuntimeError(f"{split} has {len(corpus[split])} rows, built were {info.num_examples}")
     with open(os.path.join(builder.cache_dir, PROBLEMS_FILE), encoding="utf-8") as file:
-        return corpus, Problems.from_json(file.read())
+        return corpus, Problems(found=json.load(file))

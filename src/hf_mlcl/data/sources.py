@@ -1,15 +1,17 @@
-"""Safe, uniform reading of official files: folders, archives and compressed files look the same to a builder.
+"""Safe, uniform reading of files: folders, archives and compressed files look the same to whoever reads them.
 
-`SourceTree` walks files and, one level deep, the archives among them. Nothing is ever extracted to disk, so no member
-can be written anywhere; members are read one after another as streams, so none needs to fit in memory. Hostile members
-(names that climb out, links, devices, bombs) and damaged files raise an error that names the file.
+Nothing is ever extracted to disk, so no member can be written anywhere; members are read one after another as streams,
+so none needs to fit in memory. Hostile members (names that climb out, links, devices, bombs) and damaged files raise an
+error that names the file.
 """
 
 from __future__ import annotations
 
+import bz2
 import contextlib
 import gzip
 import io
+import lzma
 import os
 import posixpath
 import re
@@ -20,12 +22,17 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import IO, Any
+from xml.etree.ElementTree import Element, ParseError
 
-from hf_mlcl.data.errors import CorpusFileError
+from defusedxml import DefusedXmlException
+from defusedxml.ElementTree import fromstring
 
-TAR_SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
+from hf_mlcl.data.errors import CorpusFileError, CorpusFormatError
+
+OPENERS: dict[str, Callable[[Any], Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+TAR_SUFFIXES = (".tar", ".tgz", *(f".tar{suffix}" for suffix in OPENERS))
 MAX_MEMBER_BYTES = 2 << 30
-"""No file of any corpus comes near 2 GB unpacked (COCO's largest annotation file has a third of a gigabyte)."""
+"""No member of any corpus comes near 2 GB unpacked (COCO's largest annotation file has a third of a gigabyte)."""
 FREE_BYTES = 64 << 20
 MAX_RATIO = 200
 """Past the first 64 MB nothing may unpack to more than 200 times its packed size: text reaches 20, bombs 1,000."""
@@ -33,21 +40,20 @@ MAX_RATIO = 200
 
 @contextlib.contextmanager
 def naming(path: str, member: str = "") -> Iterator[None]:
-    """Turn any error of reading an archive into one that names the file."""
+    """Turn any error of reading a file into one that names it."""
     where = f"{path}: {member}" if member else path
     try:
         yield
     except (CorpusFileError, MemoryError):
         raise
+    except (FileNotFoundError, PermissionError) as error:
+        raise CorpusFileError(f"{where} cannot be read: {error.strerror}.", path) from error
     except Exception as error:  # damaged archives raise whatever their bytes lead to: struct.error, IndexError, …
-        if isinstance(error, FileNotFoundError | PermissionError):
-            message = f"{where} cannot be read: {error.strerror}."
-        else:
-            message = (
-                f"{where} is truncated or corrupt ({type(error).__name__}: {error}). Get the file again, and compare "
-                f"its size and checksum with the publisher's."
-            )
-        raise CorpusFileError(message, path) from error
+        raise CorpusFileError(
+            f"{where} is truncated or corrupt ({type(error).__name__}: {error}). Get the file again, and compare its "
+            f"size and checksum with the publisher's.",
+            path,
+        ) from error
 
 
 class _Bounded(io.RawIOBase):
@@ -64,11 +70,10 @@ class _Bounded(io.RawIOBase):
             data = self._raw.read(min(len(buffer), self._left + 1))
             self._left -= len(data)
             if self._left < 0:
-                raise CorpusFileError(
-                    f"{self._path}: {self._member or 'its content'} unpacks to more bytes than it may: it looks like "
-                    f"an archive bomb. Get the file from its official source.",
-                    self._path,
+                what = (
+                    f"{self._member or 'its content'} unpacks to more bytes than it may: it looks like an archive bomb"
                 )
+                raise _hostile(self._path, f": {what}.")
             buffer[: len(data)] = data
             return len(data)
 
@@ -76,18 +81,6 @@ class _Bounded(io.RawIOBase):
         if not self.closed:
             self._raw.close()
         super().close()
-
-
-def bounded(raw: Any, limit: int, path: str, member: str = "") -> io.BufferedReader:
-    """A stream that ends with an error past so many bytes.
-
-    Args:
-        raw: What is read.
-        limit: Bytes that it may give.
-        path: The file on disk, for the message.
-        member: The name inside an archive.
-    """
-    return io.BufferedReader(_Bounded(raw, limit, path, member), 1 << 16)
 
 
 @dataclass(frozen=True)
@@ -107,21 +100,20 @@ class Member:
     inner: str = ""
 
     @property
-    def basename(self) -> str:
-        """The last part of the name."""
-        return posixpath.basename(self.name)
-
-    @property
     def origin(self) -> str:
         """How to name this member in a message."""
         return f"{self.path}: {self.inner}" if self.inner else self.path
 
+    def malformed(self, line: int, reason: str) -> CorpusFormatError:
+        """The error for a line that is not as its format says."""
+        return CorpusFormatError(f"{self.origin}, line {line}: {reason}.")
+
     def open(self) -> io.BufferedReader:
         """Open for reading, bounded in size."""
         with naming(self.path, self.inner):
-            packed = os.path.getsize(self.path)
-            limit = min(MAX_MEMBER_BYTES, max(FREE_BYTES, MAX_RATIO * packed))
-            return bounded(self.opener(), limit, self.path, self.inner)
+            limit = max(FREE_BYTES, MAX_RATIO * os.path.getsize(self.path))
+            limit = min(MAX_MEMBER_BYTES, limit) if self.inner else limit
+            return io.BufferedReader(_Bounded(self.opener(), limit, self.path, self.inner), 1 << 16)
 
     def read(self) -> bytes:
         """The whole content."""
@@ -136,6 +128,25 @@ class Member:
         with self.open() as stream:
             for number, raw in enumerate(stream, start=1):
                 yield number, decode(raw.rstrip(b"\n").removesuffix(b"\r"), first=number == 1)
+
+    def xml(self) -> Element:
+        """The root of a small XML file; one that does not name its encoding is UTF-8 or Latin-1.
+
+        Document type declarations are refused: no corpus has one, and entities are how a small file fills the memory.
+        """
+        data = self.read()
+        try:
+            root: Element = fromstring(
+                data if b"encoding=" in data[:200] else decode(data, first=True), forbid_dtd=True
+            )
+            return root
+        except DefusedXmlException as error:
+            raise CorpusFormatError(
+                f"{self.origin} declares a document type or entities, which no official file does."
+            ) from error
+        except (ParseError, ValueError, LookupError) as error:  # the latter two for unknown encodings
+            line = error.position[0] if isinstance(error, ParseError) else 1
+            raise self.malformed(line, f"not well-formed XML ({error})") from error
 
 
 def decode(raw: bytes, first: bool = False) -> str:
@@ -152,14 +163,7 @@ def decode(raw: bytes, first: bool = False) -> str:
 
 
 def safe_name(name: str, path: str) -> str:
-    """Normalise a member's name, or refuse it.
-
-    Args:
-        name: The name that the archive states.
-        path: The archive, for the message.
-
-    Raises:
-        CorpusFileError: If the name is absolute, climbs out of its folder, or holds control characters.
+    """Normalise the name of a member of the archive `path`, or refuse it.
 
     Examples:
         >>> safe_name("./VOCdevkit/VOC2007/a.jpg", "x.tar")
@@ -174,12 +178,14 @@ def safe_name(name: str, path: str) -> str:
         or not parts
     )
     if hostile:
-        raise CorpusFileError(
-            f"{path} holds a member with an unsafe name, {name!r}. Official archives have none: get the file from its "
-            f"official source.",
-            path,
-        )
+        raise _hostile(path, f" holds a member with an unsafe name, {name!r}.")
     return "/".join(parts)
+
+
+def _hostile(path: str, what: str) -> CorpusFileError:
+    return CorpusFileError(
+        f"{path}{what} Official archives have none such: get the file from its official source.", path
+    )
 
 
 def _walk_zip(path: str) -> Iterator[Member]:
@@ -189,8 +195,8 @@ def _walk_zip(path: str) -> Iterator[Member]:
                 continue
             name = safe_name(info.filename, path)
             if stat.S_IFMT(info.external_attr >> 16) not in (0, stat.S_IFREG):
-                raise _not_a_file(name, path)
-            yield _member(name, path, partial(archive.open, info), inner=info.filename)
+                raise _hostile(path, f" holds {name!r}, which is a link or a device.")
+            yield unpacked(name, path, partial(archive.open, info), inner=info.filename)
 
 
 def _walk_tar(path: str) -> Iterator[Member]:
@@ -201,8 +207,8 @@ def _walk_tar(path: str) -> Iterator[Member]:
             if info.isdir():
                 continue
             if not info.isreg() or info.issparse():
-                raise _not_a_file(name, path)
-            yield _member(name, path, partial(archive.extractfile, info), inner=info.name)
+                raise _hostile(path, f" holds {name!r}, which is a link or a device.")
+            yield unpacked(name, path, partial(archive.extractfile, info), inner=info.name)
         # tarfile takes a damaged header, or a file that ends between two members, for the end of the archive. The
         # real end is a block of zeros.
         assert archive.fileobj is not None
@@ -213,18 +219,13 @@ def _walk_tar(path: str) -> Iterator[Member]:
             pass
 
 
-def _not_a_file(name: str, path: str) -> CorpusFileError:
-    return CorpusFileError(
-        f"{path} holds {name!r}, which is a link or a device. Official archives have none: get the file from its "
-        f"official source.",
-        path,
-    )
-
-
-def _member(name: str, path: str, opener: Callable[[], Any], inner: str = "") -> Member:
-    if not name.endswith(".gz"):
+def unpacked(name: str, path: str, opener: Callable[[], Any] | None = None, inner: str = "") -> Member:
+    """A file on disk or in an archive, decompressed where its ending says that it is compressed."""
+    opener = partial(io.FileIO, path) if opener is None else opener
+    stem, suffix = posixpath.splitext(name)
+    if suffix.lower() not in OPENERS:
         return Member(name, path, opener, inner)
-    return Member(name.removesuffix(".gz"), path, lambda: gzip.GzipFile(fileobj=opener()), inner)
+    return Member(stem, path, lambda: OPENERS[suffix.lower()](opener()), inner)
 
 
 @dataclass(frozen=True)
@@ -245,12 +246,11 @@ class SourceTree:
 
     roots: Sequence[str]
 
-    def walk(self, wanted: Callable[[str], bool] = lambda name: True) -> Generator[Member, None, None]:
-        """Every file and every member of an archive whose name is wanted, one after another.
+    def __str__(self) -> str:
+        return ", ".join(self.roots)
 
-        Args:
-            wanted: Decides by name; what is not wanted is not unpacked.
-        """
+    def walk(self, wanted: Callable[[str], Any] = lambda name: True) -> Generator[Member, None, None]:
+        """Every file and every member of an archive whose name is wanted; what is not wanted is not unpacked."""
         for path, name in self.files():
             lower = name.lower()
             if lower.endswith(".zip"):
@@ -258,7 +258,7 @@ class SourceTree:
             elif lower.endswith(TAR_SUFFIXES):
                 members = _walk_tar(path)
             else:
-                members = iter([_member(name, path, partial(io.FileIO, path))])
+                members = iter([unpacked(name, path)])
             yield from (member for member in members if wanted(member.name))
 
     def files(self) -> Iterator[tuple[str, str]]:
@@ -280,20 +280,19 @@ class SourceTree:
                     if not name.startswith("._") and os.path.isfile(path):
                         yield path, os.path.relpath(path, root).replace(os.sep, "/")
 
-    def find(self, pattern: str) -> list[str]:
-        """Names of the members that match a regular expression from their last `/` (or start) on."""
-        compiled = re.compile(rf"(?:.*/)?(?:{pattern})")
-        return [member.name for member in self.walk(lambda name: compiled.fullmatch(name) is not None)]
+    def find(self, pattern: str) -> dict[str, str]:
+        """The names of members that end in what a regular expression matches, by that end; the shortest of several."""
+        compiled = re.compile(rf"(?:.*/)?({pattern})")
+        found: dict[str, str] = {}
+        for name in sorted((member.name for member in self.walk(compiled.fullmatch)), key=len, reverse=True):
+            found[compiled.fullmatch(name)[1]] = name  # type: ignore[index]
+        return found
 
     @contextlib.contextmanager
     def open_one(self, name: str) -> Iterator[Member]:
-        """The member of exactly this name.
-
-        Raises:
-            CorpusFileError: If it is not there.
-        """
+        """The member of exactly this name."""
         with contextlib.closing(self.walk(lambda candidate: candidate == name)) as members:
             for member in members:
                 yield member
                 return
-        raise CorpusFileError(f"{name} is not in {', '.join(self.roots)}.")
+        raise CorpusFileError(f"{name} is not in {self}.")

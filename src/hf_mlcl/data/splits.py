@@ -1,13 +1,14 @@
-"""Split rules that depend on which examples there are, never on the order in which they are read.
+"""Split rules.
 
-Every rule sorts examples by a seeded hash of a stable key (a file name, a document id, the text itself) and takes from
-the front. So the same example falls into the same split on every machine, from an archive or from a folder, and
-nothing needs a list of indices to be stored.
+Those of corpora depend on which examples there are, never on the order in which they are read: they sort examples by a
+seeded hash of a stable key (a file name, a document id, the text itself) and take from the front. So the same example
+falls into the same split on every machine, from an archive or from a folder. One's own data are stratified.
 """
 
 from __future__ import annotations
 
 import hashlib
+import heapq
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 SEED = 42
 """The study's seed."""
+SPLITS = ("train", "validation", "test")
 
 
 class Example(NamedTuple):
@@ -33,12 +35,7 @@ Stream = Callable[[], Iterator[Example]]
 
 
 def seeded_rank(key: str, seed: int = SEED) -> int:
-    """The place of a key in the seeded order: 64 bits of BLAKE2b.
-
-    Examples:
-        >>> seeded_rank("000012.jpg") == seeded_rank("000012.jpg") != seeded_rank("000012.jpg", seed=1)
-        True
-    """
+    """The place of a key in the seeded order: 64 bits of BLAKE2b."""
     return int.from_bytes(hashlib.blake2b(f"{seed}:{key}".encode(), digest_size=8).digest(), "big")
 
 
@@ -49,8 +46,6 @@ def halves(keys: Sequence[str], seed: int = SEED) -> tuple[set[str], set[str]]:
         >>> first, second = halves([str(i) for i in range(5)])
         >>> len(first), len(second), first & second
         (2, 3, set())
-        >>> halves(["4", "2", "0", "3", "1"]) == (first, second)
-        True
     """
     ordered = sorted(keys, key=lambda key: (seeded_rank(key, seed), key))
     middle = len(ordered) // 2
@@ -79,12 +74,6 @@ def covering_draw(
     Labels are visited from the rarest on; one that has no example in the draw yet adds its first example in seeded
     order. The rest of the draw is the seeded order itself, so that it stays a random sample.
 
-    Args:
-        keys: A stable key for each example.
-        labels: The labels of each example.
-        size: How many to draw.
-        seed: Seed of the order.
-
     Returns:
         True where an example is drawn.
 
@@ -94,29 +83,20 @@ def covering_draw(
     """
     # Labels break ties between examples with equal keys, so that equal texts with different labels stay in order.
     order = sorted(range(len(keys)), key=lambda i: (seeded_rank(keys[i], seed), keys[i], sorted(labels[i])))
-    drawn = np.zeros(len(keys), dtype=bool)
-    size = min(size, len(keys))
     first: dict[str, int] = {}
     counts: Counter[str] = Counter()
     for i in order:
         for label in set(labels[i]):
             first.setdefault(label, i)
             counts[label] += 1
+    chosen: dict[int, None] = {}
     covered: set[str] = set()
-    taken = 0
     for label in sorted(first, key=lambda name: (counts[name], name)):
-        if taken == size:
-            break
-        if label not in covered and not drawn[first[label]]:
-            drawn[first[label]] = True
+        if label not in covered and len(chosen) < size:
+            chosen[first[label]] = None
             covered.update(labels[first[label]])
-            taken += 1
-    for i in order:
-        if taken == size:
-            break
-        if not drawn[i]:
-            drawn[i] = True
-            taken += 1
+    drawn = np.zeros(len(keys), dtype=bool)
+    drawn[list(dict.fromkeys([*chosen, *order]))[:size]] = True
     return drawn
 
 
@@ -131,41 +111,20 @@ def partition(
         [2, 3, 5]
     """
     part = np.full(len(keys), 2, dtype=np.uint8)
-    in_train = covering_draw(keys, labels, train, seed)
-    part[in_train] = 0
-    rest = np.flatnonzero(~in_train).tolist()
-    in_validation = covering_draw([keys[i] for i in rest], [labels[i] for i in rest], validation, seed)
-    part[np.asarray(rest, dtype=np.int64)[in_validation]] = 1
+    part[covering_draw(keys, labels, train, seed)] = 0
+    rest = np.flatnonzero(part)
+    part[rest[covering_draw([keys[i] for i in rest], [labels[i] for i in rest], validation, seed)]] = 1
     return part
-
-
-def scaled(part: int, whole: int, available: int) -> int:
-    """`part` of `whole` when only `available` examples are there: exact for the official files, in proportion else.
-
-    Examples:
-        >>> scaled(4_350, 55_840, available=55_840), scaled(4_350, 55_840, available=12_000)
-        (4350, 935)
-    """
-    return round(part * available / whole)
 
 
 def pick(stream: Stream, part: NDArray[np.uint8] | NDArray[np.bool_], value: int) -> Stream:
     """The examples of a stream whose place in `part` holds `value`."""
-
-    def picked() -> Iterator[Example]:
-        return (example for example, place in zip(stream(), part, strict=True) if place == value)
-
-    return picked
+    return lambda: (example for example, place in zip(stream(), part, strict=True) if place == value)
 
 
 def chain(*streams: Stream) -> Stream:
     """One stream after another."""
-
-    def chained() -> Iterator[Example]:
-        for stream in streams:
-            yield from stream()
-
-    return chained
+    return lambda: (example for stream in streams for example in stream())
 
 
 def _keys_and_labels(stream: Stream, seed: int) -> tuple[list[str], list[tuple[str, ...]]]:
@@ -180,17 +139,10 @@ def _keys_and_labels(stream: Stream, seed: int) -> tuple[list[str], list[tuple[s
 
 
 def repartition(stream: Stream, train: float, validation: float, seed: int = SEED) -> dict[str, Stream]:
-    """Part a stream anew into train, validation and test, in two passes and without keeping its contents.
-
-    Args:
-        stream: All examples.
-        train: Fraction of the examples for training.
-        validation: Fraction for validation.
-        seed: Seed of the order.
-    """
+    """Part a stream anew into train, validation and test by fractions, in two passes, without keeping its contents."""
     keys, labels = _keys_and_labels(stream, seed)
     part = partition(keys, labels, round(train * len(keys)), round(validation * len(keys)), seed)
-    return {name: pick(stream, part, value) for value, name in enumerate(("train", "validation", "test"))}
+    return {name: pick(stream, part, value) for value, name in enumerate(SPLITS)}
 
 
 def draw(stream: Stream, fraction: float, seed: int = SEED) -> tuple[Stream, Stream]:
@@ -198,3 +150,68 @@ def draw(stream: Stream, fraction: float, seed: int = SEED) -> tuple[Stream, Str
     keys, labels = _keys_and_labels(stream, seed)
     drawn = covering_draw(keys, labels, round(fraction * len(keys)), seed)
     return pick(stream, drawn, 1), pick(stream, drawn, 0)
+
+
+def stratified_parts(
+    labels: Sequence[Sequence[int]], fractions: Sequence[float], seed: int = SEED
+) -> NDArray[np.int64]:
+    """Part rows by iterative stratification (Sechidis, Tsoumakas, Vlahavas, 2011), so that every label keeps its share.
+
+    Labels are taken from the one with the fewest rows left on. Each of its rows goes to the part that still wants most
+    rows of this label; among equals, to the part that wants most rows at all; among those, to the first. So a rare
+    label, which cannot be fixed later, gets its share first. A label with too few rows for every part is kept by
+    the largest part, which by convention is the one for training. Rows without a label fill up what is missing.
+
+    Args:
+        labels: The label ids of each row.
+        fractions: The share of each part; they sum to 1.
+        seed: Of the order in which rows are taken.
+
+    Returns:
+        The number of the part that each row goes to.
+
+    Examples:
+        >>> parts = stratified_parts([[0]] * 80 + [[1]] * 15 + [[0, 1]] * 5, (0.8, 0.2))
+        >>> [int((parts[80:] == part).sum()) for part in (0, 1)]
+        [16, 4]
+    """
+    shares = np.asarray(fractions, dtype=float)
+    if shares.ndim != 1 or len(shares) < 2 or (shares <= 0).any() or abs(shares.sum() - 1) > 1e-6:
+        raise ValueError(f"fractions must be two or more positive numbers that sum to 1; got {list(fractions)}.")
+    rows = [sorted(set(row)) for row in labels]
+    rows_of: list[list[int]] = [[] for _ in range(1 + max((row[-1] for row in rows if row), default=-1))]
+    for index in np.random.default_rng(seed).permutation(len(rows)).tolist():
+        for label in rows[index]:
+            rows_of[label].append(index)
+    left = [len(found) for found in rows_of]  # rows of each label that have no part yet
+    wanted = [[float(share) * count for count in left] for share in shares]  # of each label, by part
+    wanted_rows = [float(share) * len(rows) for share in shares]
+    numbers = range(len(shares))
+    part_of = np.full(len(rows), -1, dtype=np.int64)
+
+    def put(index: int, part: int) -> None:
+        part_of[index] = part
+        wanted_rows[part] -= 1
+        for label in rows[index]:
+            left[label] -= 1
+            wanted[part][label] -= 1
+
+    # Labels by the rows that they have left. A label whose count has changed is queued again, and its older entry is
+    # passed over, so that the work grows with the labels of all rows and not with the square of their number.
+    queue = [(count, label) for label, count in enumerate(left) if count]
+    heapq.heapify(queue)
+    while queue:
+        count, rarest = heapq.heappop(queue)
+        if count != left[rarest]:
+            continue
+        changed: set[int] = set()
+        for index in rows_of[rarest]:
+            if part_of[index] < 0:
+                put(index, max(numbers, key=lambda part: (wanted[part][rarest], wanted_rows[part], -part)))
+                changed.update(rows[index])
+        for label in changed:
+            if left[label]:
+                heapq.heappush(queue, (left[label], label))
+    for index in np.flatnonzero(part_of < 0).tolist():
+        put(index, max(numbers, key=lambda part: (wanted_rows[part], -part)))
+    return part_of

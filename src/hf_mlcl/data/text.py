@@ -1,4 +1,4 @@
-"""From texts to tokens: the study's cleaning, and tokenised corpora that are computed once."""
+"""From texts to tokens, computed once: the study's cleaning, tokenised corpora, batches of texts of like length."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
+import pyarrow.compute as pc
+import torch
 from datasets import Dataset, DatasetDict
 from datasets.fingerprint import Hasher
 from tokenizers import Regex, Tokenizer
@@ -17,6 +19,7 @@ from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import TemplateProcessing
 from tokenizers.trainers import WordLevelTrainer
 from transformers import PreTrainedTokenizerFast
+from transformers.trainer_pt_utils import LengthGroupedSampler
 
 from hf_mlcl.data.errors import full_disk_named
 
@@ -67,17 +70,13 @@ def tokenize(
         The corpus with the tokenizer's outputs and `length` in place of the text.
     """
     if isinstance(corpus, DatasetDict):
-        return DatasetDict(
-            {
-                split: tokenize(dataset, tokenizer, max_length, clean=clean, num_proc=num_proc, text_column=text_column)
-                for split, dataset in corpus.items()
-            }
-        )
+        options: Any = {"clean": clean, "num_proc": num_proc, "text_column": text_column}
+        return DatasetDict({split: tokenize(rows, tokenizer, max_length, **options) for split, rows in corpus.items()})
     if text_column not in corpus.column_names:
         raise ValueError(
             f"text_column={text_column!r} is not a column of the corpus: it has {', '.join(corpus.column_names)}."
         )
-    key = Hasher.hash([corpus._fingerprint, tokenizer_key(tokenizer), max_length, clean, text_column, _RULES])
+    key = Hasher.hash([corpus._fingerprint, _tokenizer_key(tokenizer), max_length, clean, text_column, _RULES])
     with full_disk_named(os.path.dirname(corpus.cache_files[0]["filename"]) if corpus.cache_files else ""):
         return corpus.map(
             _encode,
@@ -101,7 +100,7 @@ def with_cleaning(tokenizer: Any) -> PreTrainedTokenizerFast:
         >>> tokenizer.tokenize("NAIVE <Bayes>")
         ['naive', 'bayes']
     """
-    if getattr(tokenizer, "backend_tokenizer", None) is None:
+    if not tokenizer.is_fast:
         raise ValueError(f"Cleaning needs a fast tokenizer; {type(tokenizer).__name__} is not one. Clean the texts.")
     backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
     steps = [Replace(Regex(_DROPPED.pattern), " "), Replace(Regex(_SPACES.pattern), " "), Strip(), Lowercase()]
@@ -140,16 +139,11 @@ def word_tokenizer(texts: Iterable[str], max_words: int = 20_000) -> PreTrainedT
     )
 
 
-def tokenizer_key(tokenizer: Any) -> str:
+def _tokenizer_key(tokenizer: Any) -> str:
     """A digest of everything in a tokenizer that decides about tokens, and nothing that its use changes."""
-    backend = getattr(tokenizer, "backend_tokenizer", None)
-    if backend is not None:
-        state = json.loads(backend.to_str())
-        state.pop("truncation", None)
-        state.pop("padding", None)
-    else:
-        state = sorted(tokenizer.get_vocab().items())
-    sides = [getattr(tokenizer, name, None) for name in ("truncation_side", "model_input_names")]
+    state = json.loads(tokenizer.backend_tokenizer.to_str()) if tokenizer.is_fast else tokenizer.get_vocab()
+    state = {name: value for name, value in state.items() if name not in ("truncation", "padding")}
+    sides = [tokenizer.truncation_side, tokenizer.model_input_names]
     return str(Hasher.hash([type(tokenizer).__name__, json.dumps(state, sort_keys=True), sides]))
 
 
@@ -158,3 +152,41 @@ def _encode(batch: Any, tokenizer: Any, max_length: int, clean: bool, text_colum
     encoded = dict(tokenizer(texts, truncation=True, max_length=max_length))
     encoded["length"] = [len(ids) for ids in encoded["input_ids"]]
     return encoded
+
+
+def row_lengths(dataset: Dataset, column: str = "input_ids") -> list[int]:
+    """Number of tokens of each row, from the Arrow column itself: 20,000 rows take milliseconds.
+
+    Examples:
+        >>> row_lengths(Dataset.from_dict({"input_ids": [[5, 6, 7], [], [8]]}))
+        [3, 0, 1]
+    """
+    if column not in dataset.column_names:
+        raise ValueError(
+            f"column={column!r} is not a column of the dataset: it has {', '.join(dataset.column_names)}. Tokenise the "
+            f"corpus first: hf_mlcl.data.tokenize(corpus, tokenizer)."
+        )
+    tables = dataset.select_columns([column]).with_format("arrow").iter(batch_size=100_000)
+    return [length for table in tables for length in pc.list_value_length(table[column]).to_pylist()]
+
+
+def length_grouped_sampler(
+    dataset: Dataset, batch_size: int, generator: torch.Generator | None = None
+) -> LengthGroupedSampler:
+    """The sampler behind the Trainer's `train_sampling_strategy="group_by_length"`, without its wait.
+
+    The Trainer drops the column `length` with all others that the model does not take, and then measures the lengths by
+    decoding every row; where the column stays, it looks up one length after another in each epoch (20,000 rows: 0.4 s
+    and 1.8 s against 0.02 s). Here the sampler gets them all at once.
+
+    Args:
+        dataset: A tokenised split.
+        batch_size: Examples per batch; times the accumulation steps, when gradients are accumulated.
+        generator: Source of chance.
+
+    Examples:
+        >>> tokens = Dataset.from_dict({"input_ids": [[1] * length for length in (9, 1, 8, 2)]})
+        >>> sorted(length_grouped_sampler(tokens, batch_size=2))
+        [0, 1, 2, 3]
+    """
+    return LengthGroupedSampler(batch_size, lengths=row_lengths(dataset), generator=generator)

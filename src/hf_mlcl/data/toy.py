@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from hf_mlcl.data.splits import Example, Stream
+from hf_mlcl.data.builder import SMALL_FRACTION, CorpusBuilder, Plan
+from hf_mlcl.data.splits import SPLITS, Example, Stream, draw
 
 
 def draw_labels(
@@ -26,8 +27,7 @@ def draw_labels(
         in_group: Chance of each further label of the group, divided by its rank in the group.
         across: Chance of a label of the next group.
     """
-    number = sum(len(group) for group in groups)
-    first = int(np.searchsorted(_power_law(number, tail), rng.random()))
+    first = int(np.searchsorted(_power_law(sum(map(len, groups)), tail), rng.random()))
     home = next(index for index, group in enumerate(groups) if first in group)
     chosen = {first}
     for rank, label in enumerate(groups[home], start=1):
@@ -43,16 +43,26 @@ def draw_labels(
 def _power_law(number: int, tail: float) -> NDArray[np.float64]:
     """Cumulated probabilities of the labels, without the last, which is 1."""
     weights = np.arange(1, number + 1, dtype=np.float64) ** -tail
-    cumulated: NDArray[np.float64] = np.cumsum(weights / weights.sum())[:-1]
-    return cumulated
+    return np.asarray(np.cumsum(weights / weights.sum())[:-1])
 
 
-def generated(make: Callable[[np.random.Generator], Example], start: int, count: int, seed: int) -> Stream:
-    """A stream of generated examples. Each has a generator of its own, so that none depends on how many come before."""
+def generated_plan(
+    builder: CorpusBuilder, labels: Sequence[str], make: Callable[[np.random.Generator], Example], seed: int
+) -> Plan:
+    """Consecutive numbers of examples make up the splits; the small version draws a fifth of those for training.
 
-    def stream() -> Iterator[Example]:
-        for number in range(start, start + count):
-            example = make(np.random.default_rng([seed, number]))
-            yield Example(f"{number:06d}", example.content, example.labels)
+    Each example has a generator of its own, so that none depends on how many come before.
+    """
 
-    return stream
+    def stream(numbers: range) -> Stream:
+        def examples() -> Iterator[Example]:
+            return (make(np.random.default_rng([seed, i]))._replace(key=f"{i:06d}") for i in numbers)
+
+        return examples
+
+    assert builder.FACTS.sizes is not None
+    ends = np.cumsum([0, *builder.FACTS.sizes]).tolist()
+    splits = {split: stream(range(*ends[i : i + 2])) for i, split in enumerate(SPLITS)}
+    if builder.config.size == "small":
+        splits["train"], _ = draw(splits["train"], SMALL_FRACTION)
+    return Plan(labels, splits)

@@ -82,7 +82,7 @@ def assumed_backbones(study: Study) -> dict[str, str]:
     used = set()
     for run in study.runs:
         settings = resolved_settings(run)
-        used.add((corpus_facts(settings["corpus"]).kind, settings.get("backbone")))
+        used.add((corpus_facts(settings["corpus"]).modality, settings.get("backbone")))
     return {str(name): STAND_INS[kind] for kind, name in sorted(used, key=str) if not _is_known(kind, name)}
 
 
@@ -97,7 +97,7 @@ def run_cost(run: Run, rates: Mapping[str, float] | None = None) -> Cost:
     settings = resolved_settings(run)
     labelled_only = bool((settings.get("corpus_options") or {}).get("labelled_only"))
     sizes = split_sizes(settings["corpus"], settings.get("size", "full"), labelled_only)
-    return settings_cost(settings, corpus_facts(settings["corpus"]).kind, sizes, rates)
+    return settings_cost(settings, corpus_facts(settings["corpus"]).modality, sizes, rates)
 
 
 def settings_cost(

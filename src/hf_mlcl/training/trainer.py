@@ -29,8 +29,8 @@ from transformers.trainer import TRAINING_ARGS_NAME
 from transformers.trainer_utils import HubStrategy
 from transformers.utils import PushInProgress
 
-from hf_mlcl.data.batching import row_lengths
 from hf_mlcl.data.collators import TextCollator
+from hf_mlcl.data.text import row_lengths
 from hf_mlcl.evaluation import LinearEvaluationConfig, LinearEvaluationResult, linear_evaluate
 from hf_mlcl.evaluation.feature_cache import FeatureCache, feature_key
 from hf_mlcl.files import FullDiskError, link_or_copy, naming_full_disk

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from hf_mlcl.data.builder import SPLITS, CorpusBuilder, Plan
-from hf_mlcl.data.facts import CorpusFacts, SplitSizes
+from hf_mlcl.data.builder import CorpusBuilder, Plan
 from hf_mlcl.data.sources import SourceTree
-from hf_mlcl.data.splits import Example, draw
-from hf_mlcl.data.toy import draw_labels, generated
+from hf_mlcl.data.splits import Example
+from hf_mlcl.data.toy import draw_labels, generated_plan
 
 SEED = 20_241_200
 THEMES = (
@@ -29,30 +28,11 @@ GROUPS = tuple(tuple(range(theme, 4 * len(THEMES), len(THEMES))) for theme in ra
 LABELS = tuple(THEMES[label % len(THEMES)][label // len(THEMES)] for label in range(4 * len(THEMES)))
 COMMON_WORDS, THEME_WORDS, OWN_WORDS, MARKERS = 500, 30, 5, 4
 
-FACTS = CorpusFacts(
-    name="toy_text",
-    kind="text",
-    summary=(
-        "Generated documents with 28 correlated, long-tailed labels. Labels of a theme share words; much of what tells "
-        "them apart is the order of two words, which a bag of words cannot see."
-    ),
-    homepage="https://arxiv.org/abs/2412.00101",
-    license="Apache-2.0",
-    citation="",
-    sizes=SplitSizes(3_000, 600, 1_000),
-    small_sizes=SplitSizes(600, 600, 1_000),
-)
 
+class Vocabulary(NamedTuple):
+    """The words of the corpus, by what they hint at: nothing, a theme, a label; and the markers.
 
-@dataclass(frozen=True)
-class Vocabulary:
-    """The words of the corpus, by what they hint at.
-
-    Args:
-        common: Words of no meaning.
-        theme: Words of each theme; its labels share them.
-        own: Words of each label.
-        markers: Words of each theme whose ordered pairs stand for its labels.
+    Ordered pairs of a theme's markers stand for its labels.
     """
 
     common: Sequence[str]
@@ -123,18 +103,8 @@ def make_document(rng: np.random.Generator) -> Example:
 
 
 class ToyText(CorpusBuilder):
-    """Generates the corpus; nothing is read."""
-
-    FACTS = FACTS
+    """Generates documents."""
 
     def plan(self, sources: SourceTree) -> Plan:
-        """Consecutive numbers of examples make up the splits."""
-        sizes = (3_000, 600, 1_000)
-        starts = (0, 3_000, 3_600)
-        streams = {
-            split: generated(make_document, start, size, SEED)
-            for split, start, size in zip(SPLITS, starts, sizes, strict=True)
-        }
-        if self.config.size == "small":
-            streams["train"], _ = draw(streams["train"], 0.2)
-        return Plan(LABELS, streams)
+        """Nothing is read: every example is generated."""
+        return generated_plan(self, LABELS, make_document, SEED)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import astuple
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ def targets(data):
 @pytest.mark.parametrize("name", TOYS)
 def test_it_builds_with_its_stated_sizes(load, name):
     corpus = load(name)
-    assert [len(data) for data in corpus.values()] == list(corpus_facts(name).sizes)
+    assert [len(data) for data in corpus.values()] == list(astuple(corpus_facts(name).sizes))
 
 
 @pytest.mark.parametrize("name", TOYS)

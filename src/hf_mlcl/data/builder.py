@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import datasets
@@ -34,10 +36,7 @@ OPTIONS_OF_SIZE = {"draw_seed": "small", "split": "full"}
 class CorpusConfig(datasets.BuilderConfig):  # type: ignore[misc]
     """Everything that a built corpus depends on beside its files; all of it is part of the cache's key.
 
-    Args:
-        size: "full" or "small".
-        strict: Raise at the first bad image or unknown label instead of leaving it out.
-        options: What was chosen among the corpus's `OPTIONS`, without what is the default.
+    `options` is what was chosen among the corpus's `OPTIONS`, without what is the default.
     """
 
     size: str = "full"
@@ -107,24 +106,15 @@ class CorpusBuilder(GeneratorBasedBuilder):  # type: ignore[misc]
     def file_splits(
         self, files: Mapping[str, str], examples: Callable[[Member], Iterator[Example]]
     ) -> dict[str, Stream]:
-        """The splits whose files are there, each of one file.
-
-        Args:
-            files: The name of each split's file, with or without its folders.
-            examples: Reads such a file.
-        """
+        """The splits whose files are there, each of one file (named with or without its folders) that `examples` reads."""
         known = self.sources.find("|".join(map(re.escape, files.values())))
 
-        def stream(name: str) -> Stream:
-            def read() -> Iterator[Example]:
-                with self.sources.open_one(known[name]) as member:
-                    yield from examples(member)
+        def stream(name: str) -> Iterator[Example]:
+            with self.sources.open_one(known[name]) as member:
+                yield from examples(member)
 
-            return read
-
-        return self.found_splits(
-            {split: stream(name) if name in known else None for split, name in files.items()}, files
-        )
+        streams = {split: partial(stream, name) if name in known else None for split, name in files.items()}
+        return self.found_splits(streams, files)
 
     def found_splits(self, streams: Mapping[str, Stream | None], files: Mapping[str, str]) -> dict[str, Stream]:
         """Drop the splits whose file is absent, where the stream is None, with a note; all absent is an error."""
@@ -135,13 +125,11 @@ class CorpusBuilder(GeneratorBasedBuilder):  # type: ignore[misc]
             self.problems.add("split left out", f"{split}: {files[split]} is not in {self.sources}")
         return found
 
-    def resized(self, splits: Mapping[str, Stream]) -> Mapping[str, Stream]:
-        """The splits themselves, or for the small version all their examples parted anew in the study's proportions."""
-        sizes = self.FACTS.small_sizes
-        return splits if self.config.size == "full" or sizes is None else self.parted_anew(splits, sizes)
-
-    def parted_anew(self, splits: Mapping[str, Stream], sizes: SplitSizes) -> Mapping[str, Stream]:
-        """All examples of some splits, parted in the proportions of `sizes`."""
+    def resized(self, splits: Mapping[str, Stream], sizes: SplitSizes | None = None) -> Mapping[str, Stream]:
+        """All examples parted anew in the proportions of `sizes`, or of the small version, if it is to be built."""
+        sizes = self.FACTS.small_sizes if self.config.size == "small" else sizes
+        if sizes is None:
+            return splits
         return repartition(chain(*splits.values()), sizes.train / sizes.total, sizes.validation / sizes.total)
 
     def image_splits(
@@ -157,7 +145,7 @@ class CorpusBuilder(GeneratorBasedBuilder):  # type: ignore[misc]
             train: Labels of each training image.
             held_out: Labels of each image that is not for training.
             image: Matches names of image files; its first group is the key in these tables.
-            halved: The rule that makes validation and test of the evaluation set.
+            halved: Makes validation and test of the evaluation set.
         """
         if self.config.size == "small":
             rows, seed = round(SMALL_FRACTION * len(train)), self.option("draw_seed")
@@ -244,7 +232,7 @@ class CorpusBuilder(GeneratorBasedBuilder):  # type: ignore[misc]
             raise cause from None  # it says what is wrong; "an error occurred" does not
         # Written into the folder that becomes the cache when everything is there.
         with open(f"{self._output_dir}/{PROBLEMS_FILE}", "w", encoding="utf-8") as file:
-            file.write(self.problems.to_json())
+            json.dump(self.problems.found, file, ensure_ascii=False, indent=1)
 
 
 def folder_fingerprint(folder: str) -> str:

@@ -46,14 +46,16 @@ class TextCollator:
 
     def __call__(self, rows: Sequence[Row]) -> dict[str, Tensor]:
         """Make a batch."""
-        inputs = [name for name in (*self.tokenizer.model_input_names, "token_type_ids") if name in rows[0]]
+        inputs = [
+            name for name in dict.fromkeys((*self.tokenizer.model_input_names, "token_type_ids")) if name in rows[0]
+        ]
         if not inputs:
             raise ValueError(
                 f"The rows have the columns {', '.join(rows[0])}, but none of the tokenizer's inputs "
                 f"({', '.join(self.tokenizer.model_input_names)}). Tokenise the corpus first: "
                 f"hf_mlcl.data.tokenize(corpus, tokenizer)."
             )
-        unpadded = {name: [row[name] for row in rows] for name in dict.fromkeys(inputs)}
+        unpadded = {name: [row[name] for row in rows] for name in inputs}
         batch = self.tokenizer.pad(unpadded, pad_to_multiple_of=self.pad_to_multiple_of, return_tensors="pt")
         return {**batch, **_labels(rows, self.num_labels, self.label_column)}
 

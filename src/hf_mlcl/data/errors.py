@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import logging
 import os
 from collections import Counter
@@ -46,8 +45,8 @@ def full_disk_named(where: str | os.PathLike[str]) -> Iterator[None]:
     """Say which folder is full when a file cannot be written: "No space left on device" alone names none."""
     try:
         yield
-    except Exception as error:  # datasets wraps what the disk says
-        causes = (error, error.__cause__, error.__context__)
+    except Exception as error:
+        causes = (error, error.__cause__, error.__context__)  # datasets wraps what the disk says
         if not any(isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT) for cause in causes):
             raise
         raise CorpusFileError(
@@ -58,14 +57,10 @@ def full_disk_named(where: str | os.PathLike[str]) -> Iterator[None]:
 
 @dataclass
 class Problems:
-    """What was left out of a corpus while it was built.
+    """What was left out of a corpus while it was built, as (what happened, place and reason).
 
     One bad image among 82,000 should not cost a night's run, but nobody should train on less than they think either:
     each problem is logged when it occurs, and all are named once more at the end. With `strict` the first one raises.
-
-    Args:
-        strict: Raise at the first problem instead of collecting it.
-        found: The problems so far, as (what happened, place and reason).
 
     Examples:
         >>> problems = Problems()
@@ -89,12 +84,6 @@ class Problems:
         """The closing report: how many of each sort, then their names."""
         counts = ", ".join(f"{count} {what}" for what, count in Counter(what for what, _ in self.found).items())
         number = f"{len(self.found)} problem{'s' if len(self.found) > 1 else ''}"
-        details = [detail for _, detail in self.found[:NAMED_AT_MOST]]
-        if len(self.found) > NAMED_AT_MOST:
-            details.append(f"… and {len(self.found) - NAMED_AT_MOST} more")
-        listed = "\n  ".join(details)
-        return f"{corpus} was built with {number} (strict=True raises at the first): {counts}:\n  {listed}"
-
-    def to_json(self) -> str:
-        """The full list as JSON, to lie beside the built corpus."""
-        return json.dumps(self.found, ensure_ascii=False, indent=1)
+        listed = "\n  ".join(detail for _, detail in self.found[:NAMED_AT_MOST])
+        more = f"\n  … and {len(self.found) - NAMED_AT_MOST} more" if len(self.found) > NAMED_AT_MOST else ""
+        return f"{corpus} was built with {number} (strict=True raises at the first): {counts}:\n  {listed}{more}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import yaml
 
@@ -19,7 +19,8 @@ class RemoteFile(NamedTuple):
     md5: str | None = None
 
 
-class SplitSizes(NamedTuple):
+@dataclass(frozen=True)
+class SplitSizes:
     """Rows of each split."""
 
     train: int
@@ -29,7 +30,7 @@ class SplitSizes(NamedTuple):
     @property
     def total(self) -> int:
         """Rows of all three splits together."""
-        return sum(self)
+        return self.train + self.validation + self.test
 
 
 class StudyStatistics(NamedTuple):
@@ -43,22 +44,15 @@ class StudyStatistics(NamedTuple):
 
 @dataclass(frozen=True)
 class CorpusFacts:
-    """The facts of one corpus.
+    """The facts of one corpus. Fields that do not explain themselves:
 
-    Args:
-        name: Name for `load_corpus`.
-        modality: Whether examples are texts or images.
-        summary: One sentence on what the examples and labels are.
-        homepage: Where the corpus is published.
-        license: As its publisher states it.
-        citation: BibTeX.
-        sizes: What the official files give under this package's rules; None where that could not be counted.
-        study: The study's statistics; None for built-in corpora.
-        files: Official files that can be downloaded.
-        manual: How to get the files by hand.
-        download_all: Whether downloads alone are enough to build the corpus.
-        small_sizes: `sizes` for `size="small"`; None where there is no small version.
-        labelled_sizes: `sizes` for `labelled_only=True`, where it was counted.
+    Attributes:
+        modality: What its examples are; also the name of their column.
+        sizes: What the official files give under this package's rules; `small_sizes` for `size="small"`, where there
+            is a small version, `labelled_sizes` for `labelled_only=True`, where it was counted.
+        study: The study's statistics; None for the built-in corpora.
+        manual: What to put where when (part of) it cannot be downloaded; shown with every download error too.
+        download_all: False where `files` is only a part of the corpus, so that `data_dir` is required.
     """
 
     name: str
@@ -89,13 +83,9 @@ class CorpusFacts:
 @functools.cache
 def all_facts() -> dict[str, CorpusFacts]:
     """The facts of every corpus, by name."""
-    text = (Path(__file__).parent / "corpora" / "facts.yaml").read_text(encoding="utf-8")
-    types: dict[str, Any] = {
-        **dict.fromkeys(("sizes", "small_sizes", "labelled_sizes"), lambda rows: SplitSizes(*rows)),
-        "study": lambda numbers: StudyStatistics(**numbers),
-        "files": lambda files: tuple(RemoteFile(**file) for file in files),
-    }
-    return {
-        name: CorpusFacts(name, **{key: types.get(key, lambda same: same)(value) for key, value in fields.items()})
-        for name, fields in yaml.safe_load(text).items()
-    }
+    facts = yaml.safe_load((Path(__file__).parent / "corpora" / "facts.yaml").read_text(encoding="utf-8"))
+    for fields in facts.values():
+        fields |= {key: SplitSizes(*rows) for key, rows in fields.items() if key.endswith("sizes")}
+        fields["study"] = StudyStatistics(**fields["study"]) if "study" in fields else None
+        fields["files"] = tuple(RemoteFile(**file) for file in fields.get("files", ()))
+    return {name: CorpusFacts(name, **fields) for name, fields in facts.items()}

@@ -150,7 +150,7 @@ def image_transform(
 
 
 def image_processor(size: int = 224) -> Any:
-    """What `image_transform` does in evaluation, as a `ViTImageProcessor`, which pipelines use and models are saved with.
+    """What `image_transform` does in evaluation, as a `ViTImageProcessor`, which pipelines use and models come with.
 
     Args:
         size: Side of the square; the one that the features were extracted with.

@@ -29,7 +29,7 @@ def encode_labels(
         >>> encode_labels([["joy"]], ["anger", "joy"])
         array([[0., 1.]], dtype=float32)
     """
-    names = None if isinstance(classes, int) else {name: number for number, name in enumerate(classes)}
+    names = {} if isinstance(classes, int) else {name: number for number, name in enumerate(classes)}
     number = classes if isinstance(classes, int) else len(classes)
     encoded = np.zeros((len(labels), number), dtype=np.float32)
     for row, values in enumerate(labels):
@@ -40,57 +40,44 @@ def encode_labels(
 def decode_labels(
     values: Any, number: int, names: Mapping[str, int] | None = None, row: str = "The row", column: str = "labels"
 ) -> list[int]:
-    """The ids of a row's labels.
+    """The ids of the labels of a row, which messages call `row`, where there are `number` labels.
 
     Args:
-        values: A list, array or tensor of different ids or names, or a multi-hot row: floats or booleans, one per
-            label. Integers are read as multi-hot where they cannot be ids: as many zeros and ones as there are
-            labels, of which there are at least three.
-        number: How many labels there are.
-        names: The id of each name.
-        row: What to call the row in a message.
-        column: Name of the column, for the message.
+        values: A list, array or tensor of different ids, or of names whose ids are in `names`, or a multi-hot row:
+            floats or booleans, one per label. Integers are read as multi-hot where they cannot be ids: as many zeros
+            and ones as there are labels, of which there are at least three.
 
     Examples:
         >>> decode_labels([2, 0], 3), decode_labels([1.0, 0.0, 1.0], 3), decode_labels([1, 0, 1], 3)
         ([2, 0], [0, 2], [0, 2])
     """
+
+    def wrong(held: str, why: str) -> ValueError:
+        return ValueError(f"{row} has {held} in column {column!r}{why}.")
+
+    def checked(value: Any) -> int:
+        if isinstance(value, str) and names:
+            if value not in names:
+                known = f", which is not one of the {number} known ones. Add it to `classes`, or drop it from the data"
+                raise wrong(f"the label {value!r}", known)
+            return names[value]
+        if isinstance(value, str | float | bool) or not isinstance(value, SupportsIndex):
+            expected = f", expected the id of a label, or a zero or a one for each of the {number} labels"
+            raise wrong(repr(value), f"{expected}. To pass names of labels, give the names of all of them as classes")
+        if not 0 <= operator.index(value) < number:
+            there = f", but there are {number} labels (ids 0 to {number - 1})"
+            raise wrong(f"the id {value}", f"{there}. Pass the number of labels that the data was made with")
+        return operator.index(value)
+
     entries = values.tolist() if hasattr(values, "tolist") else values  # of an array or a tensor
     if isinstance(entries, str | bytes) or not isinstance(entries, Iterable):
-        raise ValueError(
-            f"{row} has {values!r} in column {column!r}, expected a list of labels. Wrap a single label in a list."
-        )
+        raise wrong(repr(values), ", expected a list of labels. Wrap a single label in a list")
     entries = list(entries)
     cannot_be_ids = number > 2 or any(isinstance(value, float | bool) for value in entries)
     if len(entries) == number and cannot_be_ids and all(value in (0, 1) for value in entries):
         return [label for label, one in enumerate(entries) if one]
-    ids = [_checked_id(value, number, names or {}, row, column) for value in entries]
+    ids = [checked(value) for value in entries]
     if len(set(ids)) < len(ids):
-        raise ValueError(
-            f"{row} has {entries} in column {column!r}: these are no ids, since one occurs twice, and no multi-hot "
-            f"row, which has a zero or a one for each of the {number} labels (as floats, if there are one or two). "
-            f"Give each id once, or as many zeros and ones as there are labels."
-        )
+        why = ": these are no ids, since one occurs twice, and no multi-hot row, which has a zero or a one for each of"
+        raise wrong(str(entries), f"{why} the {number} labels (as floats, if there are one or two)")
     return ids
-
-
-def _checked_id(value: Any, number: int, names: Mapping[str, int], row: str, column: str) -> int:
-    if isinstance(value, str) and value in names:
-        return names[value]
-    if isinstance(value, str) and names:
-        wrong = f"the label {value!r}", f"which is not one of the {number} known ones. Add it to `classes`, or drop it"
-    elif isinstance(value, float | bool) or not isinstance(value, SupportsIndex):
-        wrong = (
-            repr(value),
-            f"expected the id of a label, or a zero or a one for each of the {number} labels. To pass names of labels, "
-            f"give the names of all of them as classes",
-        )
-    elif not 0 <= operator.index(value) < number:
-        wrong = (
-            f"the id {value}",
-            f"but there are {number} labels (ids 0 to {number - 1}). Pass the number of labels the data was made with, "
-            f"or map its ids into this range",
-        )
-    else:
-        return operator.index(value)
-    raise ValueError(f"{row} has {wrong[0]} in column {column!r}, {wrong[1]}.")

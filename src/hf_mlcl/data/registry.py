@@ -1,4 +1,4 @@
-"""The names of the corpora, and the functions that users call with them."""
+"""The functions that users call with the name of a corpus."""
 
 from __future__ import annotations
 
@@ -30,7 +30,6 @@ def list_corpora() -> list[str]:
     """Names that `load_corpus` takes, sorted.
 
     Examples:
-        >>> from hf_mlcl.data import list_corpora
         >>> list_corpora()[:3]
         ['aapd', 'bgc', 'coco2014']
     """
@@ -58,17 +57,8 @@ def load_corpus(
         cache_dir: Where to keep downloads and the built corpus; the cache of `datasets` by default.
         strict: Raise at the first unreadable image or unknown label. By default it is left out, and a `CorpusWarning`
             counts and names what was.
-        **options: What the corpus leaves to choose; `docs/corpora.md` has the reasons.
-
-            - ``labelled_only=True``, any corpus: rows without a label are left out. The study's sizes of
-              ``semeval2018`` are those of its labelled tweets.
-            - ``difficult``, ``voc2007``: objects that are flagged as difficult are ``"present"`` (as for the authors),
-              ``"absent"``, or ``"ignore"``: a label with difficult objects only is not in ``labels`` but in a further
-              column ``ignored``, since the challenge does not score it.
-            - ``halves``, ``voc2007``: validation and test are the ``"study"``'s own halves of the test set, or those of
-              the rule for the other corpora, ``"hash"``.
-            - ``draw_seed``, images with ``size="small"``: another draw of the training images; 42 by default.
-            - ``split``, ``aapd`` in the layout of SGM: the ``"study"``'s proportions, or ``"files"``: as they are.
+        **options: What the corpus leaves to choose: ``labelled_only`` (all), ``difficult`` and ``halves``
+            (``voc2007``), ``draw_seed`` (images, small), ``split`` (``aapd``); `docs/corpora.md` explains them.
 
     Returns:
         `train`, `validation` and `test`, each with a column `text` or `image` and a column `labels` with lists of ids.
@@ -80,7 +70,6 @@ def load_corpus(
         CorpusDownloadError: If a download fails; the message names the manual way.
 
     Examples:
-        >>> from hf_mlcl.data import load_corpus
         >>> corpus = load_corpus("toy_text")
         >>> list(corpus), corpus["train"].column_names
         (['train', 'validation', 'test'], ['text', 'labels'])
@@ -122,19 +111,19 @@ def corpus_builder(
     from hf_mlcl.data import toy
     from hf_mlcl.data.builder import folder_fingerprint
 
-    builder = _builder_class(name)
+    builder, facts = _builder_class(name), corpus_facts(name)
     if size not in SIZES:
         raise ValueError(f"size={size!r} is not known: pass one of {', '.join(map(repr, SIZES))}.")
-    if size == "small" and builder.FACTS.small_sizes is None:
+    if size == "small" and facts.small_sizes is None:
         raise ValueError(f"size='small' is not available for {name}: the study has no small version of it.")
     key = "official"
-    if builder.FACTS.study is None:
+    if facts.study is None:
         if data_dir is not None:
             raise ValueError(
                 f"data_dir={os.fspath(data_dir)!r} has no use for {name}, which is built in. Leave it out."
             )
         # When the code that generates a corpus changes, so does the corpus.
-        code = "".join(map(inspect.getsource, (inspect.getmodule(builder), toy)))  # type: ignore[arg-type]
+        code = inspect.getsource(importlib.import_module(builder.__module__)) + inspect.getsource(toy)
         key = hashlib.blake2b(code.encode(), digest_size=16).hexdigest()
     elif data_dir is not None:
         data_dir = os.path.abspath(os.path.expanduser(os.fspath(data_dir)))
@@ -163,11 +152,11 @@ def chosen_options(corpus: str, size: str, options: Mapping[str, Any]) -> dict[s
     """
     from hf_mlcl.data.builder import OPTIONS_OF_SIZE
 
-    known, defaults = _builder_class(corpus).OPTIONS, _builder_class(corpus).defaults()
-    for name, value in sorted(options.items()):
-        if name not in known:
-            raise ValueError(f"{corpus} has no option {name!r}. It has: {', '.join(sorted(known))}.")
-        values = known[name]
+    builder = _builder_class(corpus)
+    for name, value in options.items():
+        if name not in builder.OPTIONS:
+            raise ValueError(f"{corpus} has no option {name!r}. It has: {', '.join(sorted(builder.OPTIONS))}.")
+        values = builder.OPTIONS[name]
         if isinstance(values, tuple):
             if value not in values or type(value) is not type(values[0]):
                 raise ValueError(f"{name}={value!r} is not known: pass one of {', '.join(map(repr, values))}.")
@@ -176,7 +165,7 @@ def chosen_options(corpus: str, size: str, options: Mapping[str, Any]) -> dict[s
         if OPTIONS_OF_SIZE.get(name, size) != size:
             about = f"it is about size={OPTIONS_OF_SIZE[name]!r}"
             raise ValueError(f"{name}={value!r} has no use for size={size!r}: {about}. Leave it out.")
-    return {name: value for name, value in sorted(options.items()) if value != defaults[name]}
+    return {name: value for name, value in sorted(options.items()) if value != builder.defaults()[name]}
 
 
 def default_options(corpus: str, size: str = "full") -> dict[str, Any]:
@@ -199,21 +188,20 @@ def corpus_facts(name: str) -> CorpusFacts:
         >>> corpus_facts("bgc").license
         'CC BY-NC 4.0'
     """
-    if name not in all_facts():
-        ordered = sorted(all_facts(), key=lambda known: -difflib.SequenceMatcher(None, str(name), known).ratio())
+    facts = all_facts()
+    if name not in facts:
+        ordered = sorted(facts, key=lambda known: -difflib.SequenceMatcher(None, str(name), known).ratio())
         raise ValueError(f"There is no corpus {name!r}. Known, nearest first: {', '.join(ordered)}.")
-    return all_facts()[name]
+    return facts[name]
 
 
 def _builder_class(name: str) -> type[CorpusBuilder]:
-    corpus_facts(name)
-    module = importlib.import_module(f"hf_mlcl.data.corpora.{name}")
+    module = importlib.import_module(f"hf_mlcl.data.corpora.{corpus_facts(name).name}")
     builder: type[CorpusBuilder] = vars(module)[name.title().replace("_", "")]
     return builder
 
 
 def _built(builder: CorpusBuilder) -> tuple[DatasetDict, Problems]:
-    """Build a corpus, or open it if that was done before."""
     builder.download_and_prepare()
     try:
         return _checked(builder)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import astuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,15 +18,9 @@ def draw_labels(
 ) -> list[int]:
     """Draw the labels of one example.
 
-    A first label comes from a power law over all labels: the long tail. Others follow it: from its own group often, and
-    from the group after its own sometimes. So labels are correlated, and rare ones mostly appear beside frequent ones.
-
-    Args:
-        rng: Source of chance.
-        groups: Labels of each group.
-        tail: Exponent of the power law; the frequency of the k-th label is about k to the power of minus it.
-        in_group: Chance of each further label of the group, divided by its rank in the group.
-        across: Chance of a label of the next group.
+    A first label comes from a power law with the exponent `tail` over all labels: the long tail. Others follow it: from
+    its own group often (`in_group`, less by rank), and from the next group sometimes (`across`). So labels are
+    correlated, and rare ones mostly appear beside frequent ones.
     """
     first = int(np.searchsorted(_power_law(sum(map(len, groups)), tail), rng.random()))
     home = next(index for index, group in enumerate(groups) if first in group)
@@ -55,13 +50,10 @@ def generated_plan(
     """
 
     def stream(numbers: range) -> Stream:
-        def examples() -> Iterator[Example]:
-            return (make(np.random.default_rng([seed, i]))._replace(key=f"{i:06d}") for i in numbers)
-
-        return examples
+        return lambda: (make(np.random.default_rng([seed, i]))._replace(key=f"{i:06d}") for i in numbers)
 
     assert builder.FACTS.sizes is not None
-    ends = np.cumsum([0, *builder.FACTS.sizes]).tolist()
+    ends = np.cumsum([0, *astuple(builder.FACTS.sizes)]).tolist()
     splits = {split: stream(range(*ends[i : i + 2])) for i, split in enumerate(SPLITS)}
     if builder.config.size == "small":
         splits["train"], _ = draw(splits["train"], SMALL_FRACTION)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import chain, zip_longest
 
 import datasets
@@ -21,7 +22,6 @@ LABELS = str.split(
     "physics.soc-ph q-bio.NC q-bio.QM quant-ph stat.AP stat.ME stat.ML stat.TH"
 )
 CSV_FILES = {"train": "train.csv", "validation": "dev.csv", "test": "test.csv"}
-SGM_SUFFIXES = {"train": "train", "validation": "val", "test": "test"}
 TEXT_COLUMNS = ("abstract", "text")
 INDEX_COLUMNS = ("", "index", "id", "unnamed: 0")
 """Names under which tables are written with the numbers of their rows."""
@@ -39,7 +39,7 @@ class Aapd(CorpusBuilder):
 
     def plan(self, sources: SourceTree) -> Plan:
         """CSV files first; for the small version the study's own subset where it is there."""
-        names = [member.name for member in sources.walk(re.compile(r"(?:.*/)?(train|dev|test)\.csv").fullmatch)]
+        names = [member.name for member in sources.walk(re.compile(r"(?:.*/)?(?:train|dev|test)\.csv").fullmatch)]
         folders = {posixpath.dirname(name) for name in names}
         subsets = {folder for folder in folders if re.fullmatch(r"(?:.*/)?aapd-\d+", folder)}
         small = [folder for folder in subsets if posixpath.basename(folder) == "aapd-10"]
@@ -52,30 +52,24 @@ class Aapd(CorpusBuilder):
 
     def _csv_plan(self, sources: SourceTree, folder: str) -> Plan:
         files = {split: posixpath.join(folder, name) for split, name in CSV_FILES.items()}
-        splits = self.file_splits(files, csv_examples)
+        splits = self.file_splits(files, _csv_examples)
         with sources.open_one(files[next(iter(splits))]) as member:
-            labels = layout(member, *next(_rows(member), (1, [])))[1]
+            labels = _layout(member, *next(_rows(member), (1, [])))[1]
         return Plan(labels, splits)
 
     def _sgm_plan(self, sources: SourceTree) -> Plan:
         names = sources.find(r"(?:text|label)_(?:train|val|test)")
-        files = {split: f"text_{suffix} with label_{suffix}" for split, suffix in SGM_SUFFIXES.items()}
-        pairs = {
-            split: [names.get(f"{part}_{end}") for part in ("text", "label")] for split, end in SGM_SUFFIXES.items()
-        }
-        if not any(map(all, pairs.values())):
-            raise self.missing("Neither train.csv, dev.csv, test.csv nor text_* with label_* were")
-        splits = self.found_splits(
-            {
-                split: sgm_stream(sources, text, label) if text and label else None
-                for split, (text, label) in pairs.items()
-            },
-            files,
-        )
+        streams: dict[str, Stream | None] = {}
+        files: dict[str, str] = {}
+        for split, end in zip(SPLITS, ("train", "val", "test"), strict=True):
+            text, label = names.get(f"text_{end}"), names.get(f"label_{end}")
+            streams[split] = partial(_sgm_examples, sources, text, label) if text and label else None
+            files[split] = f"text_{end} with label_{end}"
+        splits = self.found_splits(streams, files)
         if self.config.size == "small" or self.option("split") == "files":
             return Plan(LABELS, splits)
-        if len(splits) == len(SPLITS) and self.FACTS.sizes is not None:
-            return Plan(LABELS, self.parted_anew(splits, self.FACTS.sizes))
+        if len(splits) == len(SPLITS):
+            return Plan(LABELS, self.resized(splits, self.FACTS.sizes))
         self.problems.add(
             "split other than the study's",
             "a split's files are missing, so that the others stay as they are: the study's split needs all",
@@ -83,7 +77,11 @@ class Aapd(CorpusBuilder):
         return Plan(LABELS, splits)
 
 
-def layout(member: Member, line: int, first: Sequence[str]) -> tuple[int, list[str], bool]:
+def _rows(member: Member) -> Iterator[tuple[int, list[str]]]:
+    return csv_rows((text + "\n" for _, text in member.lines()), member.origin)
+
+
+def _layout(member: Member, line: int, first: Sequence[str]) -> tuple[int, list[str], bool]:
     """Where the texts of a CSV file are, the labels of the columns after it, and whether its first row is a header.
 
     A header begins with `abstract` or `text`, with or without a column of row numbers before it. Without a header, the
@@ -102,30 +100,21 @@ def layout(member: Member, line: int, first: Sequence[str]) -> tuple[int, list[s
     return text, column_names(first[text + 1 :], f"{member.origin}, line {line},"), True
 
 
-def _rows(member: Member) -> Iterator[tuple[int, list[str]]]:
-    return csv_rows((text + "\n" for _, text in member.lines()), member.origin)
-
-
-def csv_examples(member: Member) -> Iterator[Example]:
-    """A CSV file with a column of texts and one 0/1 column per label."""
+def _csv_examples(member: Member) -> Iterator[Example]:
     rows = _rows(member)
     first = next(rows, (1, []))
-    place, labels, has_header = layout(member, *first)
+    place, labels, has_header = _layout(member, *first)
     for line, row in rows if has_header else chain([first], rows):
         text = "".join(row[place : place + 1]).strip()
         yield Example(text, text, flagged(member, line, labels, row[place + 1 :]), f"{member.origin}, line {line}")
 
 
-def sgm_stream(sources: SourceTree, text_name: str, label_name: str) -> Stream:
+def _sgm_examples(sources: SourceTree, text_name: str, label_name: str) -> Iterator[Example]:
     """A file with one text per line, and one with the space-separated labels of that line."""
-
-    def stream() -> Iterator[Example]:
-        with sources.open_one(text_name) as texts, sources.open_one(label_name) as labels:
-            for (line, text), (label_line, names) in zip_longest(texts.lines(), labels.lines(), fillvalue=(0, None)):
-                if text is None or names is None:
-                    short, long = (texts, labels) if text is None else (labels, texts)
-                    raise short.malformed(line or label_line, f"the file ends, but {long.origin} has more lines")
-                text = text.strip()
-                yield Example(text, text, tuple(names.split()), f"{labels.origin}, line {line}")
-
-    return stream
+    with sources.open_one(text_name) as texts, sources.open_one(label_name) as labels:
+        for (line, text), (label_line, names) in zip_longest(texts.lines(), labels.lines(), fillvalue=(0, None)):
+            if text is None or names is None:
+                short, long = (texts, labels) if text is None else (labels, texts)
+                raise short.malformed(line or label_line, f"the file ends, but {long.origin} has more lines")
+            text = text.strip()
+            yield Example(text, text, tuple(names.split()), f"{labels.origin}, line {line}")

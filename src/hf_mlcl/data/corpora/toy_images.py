@@ -57,41 +57,27 @@ KINDS: dict[str, tuple[list[Points], list[Points]]] = {
 LABELS = tuple(KINDS)
 
 
-def _colour(rng: np.random.Generator, label: int) -> tuple[int, int, int]:
-    """Three kinds share a favourite hue, and any may take another: colour hints at a kind and does not tell it."""
-    hue = (label % 5) / 5 + rng.normal(0, 0.05) if rng.random() < 0.85 else rng.random()
-    red, green, blue = colorsys.hsv_to_rgb(hue % 1.0, rng.uniform(0.55, 1.0), rng.uniform(0.6, 1.0))
-    return int(255 * red), int(255 * green), int(255 * blue)
-
-
-def _background(rng: np.random.Generator) -> Image.Image:
-    corners = rng.integers(40, 170, (2, 2, 3), dtype=np.uint8)
-    return Image.fromarray(corners).resize((OVERSAMPLED, OVERSAMPLED), Image.Resampling.BILINEAR)
-
-
 def _draw_object(rng: np.random.Generator, picture: Image.Image, label: int) -> None:
     radius = rng.uniform(0.17, 0.34) * OVERSAMPLED
     x, y = rng.uniform(0.2, 0.8, 2) * OVERSAMPLED
     turn = rng.normal(0, 0.35)
-
-    def place(points: Points) -> Points:
-        cos, sin = radius * math.cos(turn), radius * math.sin(turn)
-        return [(x + a * cos - b * sin, y + a * sin + b * cos) for a, b in points]
-
+    cos, sin = radius * math.cos(turn), radius * math.sin(turn)
     mask = Image.new("L", picture.size)
     draw = ImageDraw.Draw(mask)
-    filled, holes = KINDS[LABELS[label]]
-    for outline in filled:
-        draw.polygon(place(outline), fill=255)
-    for outline in holes:
-        draw.polygon(place(outline), fill=0)
-    picture.paste(_colour(rng, label), mask=mask)
+    for outlines, fill in zip(KINDS[LABELS[label]], (255, 0), strict=True):
+        for outline in outlines:
+            draw.polygon([(x + a * cos - b * sin, y + a * sin + b * cos) for a, b in outline], fill=fill)
+    # Three kinds share a favourite hue, and any may take another: colour hints at a kind and does not tell it.
+    hue = (label % 5) / 5 + rng.normal(0, 0.05) if rng.random() < 0.85 else rng.random()
+    red, green, blue = colorsys.hsv_to_rgb(hue % 1.0, rng.uniform(0.55, 1.0), rng.uniform(0.6, 1.0))
+    picture.paste((int(255 * red), int(255 * green), int(255 * blue)), mask=mask)
 
 
 def make_picture(rng: np.random.Generator) -> Example:
     """One picture: its objects in random order over a soft background, slightly blurred, with noise."""
     labels = draw_labels(rng, GROUPS, tail=1.0, in_group=0.35, across=0.4)
-    picture = _background(rng)
+    corners = rng.integers(40, 170, (2, 2, 3), dtype=np.uint8)
+    picture = Image.fromarray(corners).resize((OVERSAMPLED, OVERSAMPLED), Image.Resampling.BILINEAR)
     objects = [label for label in labels for _ in range(1 + (rng.random() < 0.25))]
     for index in rng.permutation(len(objects)):
         _draw_object(rng, picture, objects[index])

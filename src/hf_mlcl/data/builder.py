@@ -106,7 +106,7 @@ class CorpusBuilder(GeneratorBasedBuilder):  # type: ignore[misc]
     def file_splits(
         self, files: Mapping[str, str], examples: Callable[[Member], Iterator[Example]]
     ) -> dict[str, Stream]:
-        """The splits whose files are there, each of one file (named with or without its folders) that `examples` reads."""
+        """The splits whose file (named with or without its folders) is there; `examples` reads one."""
         known = self.sources.find("|".join(map(re.escape, files.values())))
 
         def stream(name: str) -> Iterator[Example]:

@@ -131,8 +131,7 @@ def corpus_card(
 ) -> CorpusCard:
     """Count what makes a corpus hard: long tail, labels together, labels per example.
 
-    Args:
-        corpus: A corpus that is loaded, or a name for `load_corpus`, which takes the other arguments.
+    The corpus is one that is loaded, or a name for `load_corpus`, which takes the other arguments.
 
     Examples:
         >>> print(corpus_card("toy_images"))  # doctest: +ELLIPSIS

@@ -32,7 +32,8 @@ def draw_card(card: CorpusCard) -> Figure:
     title = (
         f"{card.name}   {' / '.join(f'{size:,}' for size in card.split_sizes.values())} examples "
         f"({', '.join(card.split_sizes)})\n{len(card.label_names)} labels · {card.cardinality:.2f} per example · most "
-        f"frequent to rarest {card.largest_imbalance:.0f} : 1 · top fifth of the labels holds {card.head_share:.0%}{extra}"
+        f"frequent to rarest {card.largest_imbalance:.0f} : 1 · top fifth of the labels holds {card.head_share:.0%}"
+        f"{extra}"
     )
     figure.suptitle(title, x=0.01, ha="left", fontsize=13, color=INK, linespacing=1.5)
     return figure

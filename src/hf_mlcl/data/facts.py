@@ -44,7 +44,7 @@ class StudyStatistics(NamedTuple):
 
 @dataclass(frozen=True)
 class CorpusFacts:
-    """The facts of one corpus. Fields that do not explain themselves:
+    """The facts of one corpus.
 
     Attributes:
         modality: What its examples are; also the name of their column.

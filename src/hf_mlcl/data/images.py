@@ -39,16 +39,10 @@ def image_defect(data: bytes | str) -> str | None:
 
 
 def image_defects(images: pa.ChunkedArray, most: int | None = None) -> dict[int, str]:
-    """Which images cannot be used, and why: every one is decoded, on all cores.
+    """Which images cannot be used, by row, and why: every one is decoded, on all cores, until `most` are found.
 
-    What has more pixels than ``PIL.Image.MAX_IMAGE_PIXELS`` is refused. A bar shows progress in a terminal.
-
-    Args:
-        images: Structures with ``bytes`` and ``path``, as `datasets.Image` stores them.
-        most: Stop when so many are found.
-
-    Returns:
-        The reason for each row that has one.
+    They are structures with ``bytes`` and ``path``, as `datasets.Image` stores them. What has more pixels than
+    ``PIL.Image.MAX_IMAGE_PIXELS`` is refused. A bar shows progress in a terminal.
     """
     found: dict[int, str] = {}
     with (
@@ -75,17 +69,16 @@ def _without_warnings() -> Iterator[None]:
 
 
 def _stored_defect(image: Mapping[str, Any] | None) -> str | None:
-    if image is None or (image["bytes"] is None and not image["path"]):
-        return "no image is named"
-    if image["bytes"] is not None or "://" not in image["path"]:
-        return _defect(image["path"] if image["bytes"] is None else image["bytes"], Image.MAX_IMAGE_PIXELS)
-    from datasets import Image as Feature
+    path, data = ("", None) if image is None else (image["path"] or "", image["bytes"])
+    if data is None and "://" in path:  # within an archive, or far away
+        from datasets import Image as Feature
 
-    try:  # within an archive, or far away
-        Feature().decode_example({"path": image["path"], "bytes": None})
-    except Exception as error:  # whatever archives, the network or the image come up with
-        return f"{type(error).__name__}: {error}"
-    return None
+        try:
+            Feature().decode_example({"path": path, "bytes": None})
+        except Exception as error:  # whatever archives, the network or the image come up with
+            return f"{type(error).__name__}: {error}"
+        return None
+    return _defect(path if data is None else data, Image.MAX_IMAGE_PIXELS) if path or data else "no image is named"
 
 
 def _defect(data: bytes | str, max_pixels: int | None) -> str | None:
@@ -151,9 +144,6 @@ def image_transform(
 
 def image_processor(size: int = 224) -> Any:
     """What `image_transform` does in evaluation, as a `ViTImageProcessor`, which pipelines use and models come with.
-
-    Args:
-        size: Side of the square; the one that the features were extracted with.
 
     Examples:
         >>> from PIL import Image

@@ -42,10 +42,9 @@ def decode_labels(
 ) -> list[int]:
     """The ids of the labels of a row, which messages call `row`, where there are `number` labels.
 
-    Args:
-        values: A list, array or tensor of different ids, or of names whose ids are in `names`, or a multi-hot row:
-            floats or booleans, one per label. Integers are read as multi-hot where they cannot be ids: as many zeros
-            and ones as there are labels, of which there are at least three.
+    They are a list, array or tensor of different ids, or of names whose ids are in `names`, or a multi-hot row: floats
+    or booleans, one per label. Integers are read as multi-hot where they cannot be ids: as many zeros and ones as there
+    are labels, of which there are at least three.
 
     Examples:
         >>> decode_labels([2, 0], 3), decode_labels([1.0, 0.0, 1.0], 3), decode_labels([1, 0, 1], 3)

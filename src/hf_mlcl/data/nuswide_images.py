@@ -13,12 +13,11 @@ import argparse
 import http.client
 import io
 import re
-import threading
 import time
 import urllib.error
 import urllib.request
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -53,14 +52,7 @@ class Photo(NamedTuple):
 
 @dataclass
 class Outcome:
-    """What came of a download.
-
-    Attributes:
-        there: Images that were there before.
-        fetched: Images that came now.
-        gone: Images that Flickr does not have any more, those of earlier calls included.
-        failed: Names of images that could not be fetched, with the reason: another call tries them again.
-    """
+    """What came of a download; those that `failed`, by name with the reason, are tried again by another call."""
 
     there: int = 0
     fetched: int = 0
@@ -72,34 +64,6 @@ class Outcome:
         reasons = Counter(self.failed.values()).most_common(3)
         more = "; ".join(f"{count:,} x {reason}" for reason, count in reasons)
         return f"{text} ({more}). The same command tries them again." if more else f"{text}."
-
-
-class Pace:
-    """Lets so many calls per second pass, from any number of threads."""
-
-    def __init__(
-        self,
-        per_second: float,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
-        self._gap, self._clock, self._sleep = 1 / per_second, clock, sleep
-        self._next = clock()
-        self._lock = threading.Lock()
-
-    def wait(self) -> None:
-        """Wait for one's turn."""
-        with self._lock:
-            now = self._clock()
-            turn = max(now, self._next)
-            self._next = turn + self._gap
-        if turn > now:
-            self._sleep(turn - now)
-
-    def pause(self, seconds: float) -> None:
-        """Let nobody pass for a while, as a server asks."""
-        with self._lock:
-            self._next = max(self._next, self._clock() + seconds)
 
 
 class GoneError(Exception):
@@ -133,7 +97,7 @@ def download_images(
     """
     if workers < 1 or not per_second > 0:
         raise ValueError(f"workers and per_second must be above 0; got {workers} and {per_second}.")
-    root, outcome, pace = Path(folder), Outcome(), Pace(per_second)
+    root, outcome = Path(folder), Outcome()
     root.mkdir(parents=True, exist_ok=True)
     with open(root / GONE_FILE, "a+", encoding="utf-8") as gone:
         gone.seek(0)
@@ -151,7 +115,7 @@ def download_images(
 
         def failure(photo: Photo) -> Exception | None:
             try:
-                _fetch(photo, root / "Flickr" / photo.name, pace)
+                _fetch(photo, root / "Flickr" / photo.name, workers / per_second)
             except (GoneError, OSError, http.client.HTTPException) as error:
                 return error
             return None
@@ -195,15 +159,15 @@ def read_list(url_list: str | Path) -> Iterator[Photo]:
             yield Photo(match[1], match[2], {column: url for column, url in addresses.items() if url != "null"})
 
 
-def _fetch(photo: Photo, target: Path, pace: Pace) -> None:
-    """Try the addresses of a photo until one gives its picture."""
+def _fetch(photo: Photo, target: Path, gap: float) -> None:
+    """Try the addresses of a photo, with so many seconds before each, until one gives its picture."""
     reasons: list[str] = []
     unclear = None
     for column, longest in LONGEST_SIDE.items():
         if column not in photo.addresses:
             continue
         try:
-            data = _receive(photo, photo.addresses[column], pace)
+            data = _receive(photo, photo.addresses[column], gap)
             check_picture(data, longest)
         except UnclearError as error:
             unclear = error
@@ -216,13 +180,13 @@ def _fetch(photo: Photo, target: Path, pace: Pace) -> None:
     raise unclear or GoneError("; ".join(reasons) or "the list has no address")
 
 
-def _receive(photo: Photo, address: str, pace: Pace) -> bytes:
+def _receive(photo: Photo, address: str, gap: float) -> bytes:
     """What an address gives, tried again where the server is busy or the line breaks."""
     if urlparse(address).scheme not in ("http", "https"):
         raise GoneError(f"{address[:60]!r} is no address")
     request = urllib.request.Request(address, headers={"User-Agent": "hf-mlcl (research; NUS-WIDE)"})
     for attempt in range(1, ATTEMPTS + 1):
-        pace.wait()
+        time.sleep(gap)
         try:
             with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as response:
                 where = urlparse(response.url)
@@ -244,23 +208,14 @@ def _receive(photo: Photo, address: str, pace: Pace) -> bytes:
                 if error.code != 429 and error.code < 500:
                     raise
                 asked = error.headers.get("Retry-After", "")
-                pace.pause(float(asked) if asked.isdecimal() else 2.0**attempt)
+                gap += float(asked) if asked.isdecimal() else 2.0**attempt
             if attempt == ATTEMPTS:
                 raise
     raise AssertionError("unreachable")
 
 
 def check_picture(data: bytes, longest: int) -> None:
-    """Refuse what an address gave if it is not the picture that was meant.
-
-    Args:
-        data: What it gave.
-        longest: The longest side that pictures of its column have.
-
-    Raises:
-        GoneError: If it is another picture.
-        UnclearError: If it is no picture, or half of one.
-    """
+    """Refuse what an address gave if it is not the picture that was meant, whose longest side is known."""
     if len(data) > MAX_BYTES:
         raise UnclearError("an address gives too many bytes for a picture")
     try:

@@ -10,7 +10,7 @@ import json
 import os
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -20,9 +20,8 @@ from datasets import ClassLabel, Dataset, DatasetDict, Image, List, Value
 
 from hf_mlcl.data.errors import CorpusFileError, CorpusFormatError, CorpusWarning
 from hf_mlcl.data.images import image_defects
-from hf_mlcl.data.own_columns import content_column, label_columns_of, option, shared_columns
+from hf_mlcl.data.own_columns import Labels, content_column, label_columns_of, labels_of, option, shared_columns
 from hf_mlcl.data.own_files import Table, read_tables
-from hf_mlcl.data.own_labels import Labels, labels_of
 from hf_mlcl.data.splits import SEED, SPLITS, stratified_parts
 
 HELD_OUT = 0.1
@@ -73,13 +72,13 @@ class OwnData:
         """What was recognised, as pairs of a heading and a text."""
         sizes = ", ".join(f"{split} {len(rows):,}" for split, rows in self.splits.items())
         counts = self.label_counts()
-        total = sum(len(rows) for rows in self.splits.values())
+        per_row = sum(counts.values()) / max(sum(len(rows) for rows in self.splits.values()), 1)
         named = [f"{name} {count:,}" for name, count in counts.items()]
-        shown = ", ".join(named) if len(named) <= 12 else ", ".join([*named[:6], "…", *named[-4:]])
+        shown = ", ".join(named if len(named) <= 12 else [*named[:6], "…", *named[-4:]])
         return [
             (f"{self.modality}s", f"column {self.content_column!r}"),
             ("labels", self.labels_found),
-            ("", f"{len(counts)} labels, {sum(counts.values()) / max(total, 1):.2f} per row: {shown}"),
+            ("", f"{len(counts)} labels, {per_row:.2f} per row: {shown}"),
             ("splits", f"{sizes} ({self.split_rule})"),
             *(("note", note) for note in self.notes),
         ]
@@ -154,12 +153,9 @@ def read_own_data(
     splits = {split: rows.add_column("labels", labels.ids[split], feature=feature) for split, rows in splits.items()}
     result, rule = cut_missing_splits(splits, seed) if cut else (DatasetDict(splits), "as given")
     data = OwnData(result, modality, content, labels.found, rule, notes)
-    few = [name for name, count in data.label_counts().items() if count < 5]
-    if few:
-        listed = ", ".join(few[:5]) + (", …" if len(few) > 5 else "")
-        notes.append(
-            f"{len(few)} of {len(labels.names)} labels have fewer than 5 rows and can hardly be learned: {listed}"
-        )
+    if few := [name for name, count in data.label_counts().items() if count < 5]:
+        what = f"{len(few)} of {len(labels.names)} labels have fewer than 5 rows and can hardly be learned"
+        notes.append(f"{what}: {', '.join(few[:5])}{', …' if len(few) > 5 else ''}")
     if modality == "text" and "test" in result:
         learned = set(result["train"]["text"][:])
         if seen := sum(text in learned for text in result["test"]["text"][:]):
@@ -188,9 +184,6 @@ def data_fingerprint(splits: Mapping[str, Dataset]) -> str:
 
     Texts count with all of their letters, images with the name and the size of their file, wherever it lies.
 
-    Args:
-        splits: As `read_own_data` gives them.
-
     Examples:
         >>> from datasets import Features
         >>> features = Features({"text": Value("string"), "labels": List(ClassLabel(names=["art", "music"]))})
@@ -199,17 +192,13 @@ def data_fingerprint(splits: Mapping[str, Dataset]) -> str:
         False
     """
     digest = hashlib.sha256()
-    for split in sorted(splits):
-        rows = splits[split]
+    for split, rows in sorted(splits.items()):
         names = rows.features["labels"].feature.names
-        is_image = "image" in rows.column_names
-        plain = rows.select_columns(["image" if is_image else "text", "labels"]).with_format("arrow")
-        for batch in plain.iter(1000):  # as Arrow, since a row as Python would copy the names of all labels
-            contents: Iterable[Any] = batch.column(0).to_pylist()
-            for content, labels in zip(
-                map(_name_and_size, contents) if is_image else contents, batch.column(1).to_pylist(), strict=True
-            ):
-                digest.update(json.dumps([split, content, [names[label] for label in labels]]).encode())
+        plain = rows.select_columns(["image" if "image" in rows.column_names else "text", "labels"])
+        for batch in plain.with_format("arrow").iter(1000):  # a row as Python would copy the names of all labels
+            for content, labels in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                what = _name_and_size(content) if isinstance(content, dict) else content
+                digest.update(json.dumps([split, what, [names[label] for label in labels]]).encode())
     return digest.hexdigest()
 
 
@@ -222,19 +211,22 @@ def _name_and_size(image: Mapping[str, Any]) -> tuple[str, int]:
 
 def _without_blank_rows(tables: Mapping[str, Table], content: str, notes: list[str]) -> dict[str, Table]:
     """Leave out rows without a text, and say so."""
-    kept, blank = {}, 0
-    for split, table in tables.items():
-        full = np.flatnonzero([bool(text and text.strip()) for text in table.texts(content)])
-        if not len(full):
+    full = {
+        split: np.flatnonzero([bool(text and text.strip()) for text in table.texts(content)])
+        for split, table in tables.items()
+    }
+    for split, rows in full.items():
+        if not len(rows):
             raise CorpusFormatError(
-                f"Column {content!r} has no text in any of the {len(table)} rows of {split}. Name the column with "
-                f"texts: {option('text_column')}."
+                f"Column {content!r} has no text in any of the {len(tables[split])} rows of {split}. Name the column "
+                f"with texts: {option('text_column')}."
             )
-        blank += len(table) - len(full)
-        kept[split] = table if len(full) == len(table) else replace(table, kept=full)
-    if blank:
+    if blank := sum(len(table) - len(full[split]) for split, table in tables.items()):
         notes.append(f"{blank} rows without a text were left out")
-    return kept
+    return {
+        split: table if len(full[split]) == len(table) else replace(table, kept=full[split])
+        for split, table in tables.items()
+    }
 
 
 def _content(table: Table, modality: str, column: str) -> Dataset:
@@ -274,7 +266,7 @@ def _without_bad_images(
         why = "more than 1 %" if count > BAD_IMAGES_AT_MOST * total else f"half or more of those of label {lost!r}"
         raise CorpusFileError(f"{what}, which is {why}: {named}. Replace them, or take their rows out.")
     notes.append(f"{what} and are left out: {named}")
-    warnings.warn(f"{what} and are left out: {named}", CorpusWarning, stacklevel=3)
+    warnings.warn(notes[-1], CorpusWarning, stacklevel=3)
     good = {split: [row for row in range(len(rows)) if row not in bad[split]] for split, rows in splits.items()}
     ids = {split: [rows[row] for row in good[split]] for split, rows in labels.ids.items()}
     return {split: rows.select(good[split]) for split, rows in splits.items()}, labels._replace(ids=ids)

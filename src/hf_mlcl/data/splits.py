@@ -40,26 +40,14 @@ def seeded_rank(key: str, seed: int = SEED) -> int:
 
 
 def halves(keys: Sequence[str], seed: int = SEED) -> tuple[set[str], set[str]]:
-    """Cut keys into two halves; the first is the smaller one of an odd number.
-
-    Examples:
-        >>> first, second = halves([str(i) for i in range(5)])
-        >>> len(first), len(second), first & second
-        (2, 3, set())
-    """
+    """Cut keys into two halves; the first is the smaller one of an odd number."""
     ordered = sorted(keys, key=lambda key: (seeded_rank(key, seed), key))
     middle = len(ordered) // 2
     return set(ordered[:middle]), set(ordered[middle:])
 
 
 def study_halves(keys: Sequence[str], seed: int = SEED) -> tuple[set[str], set[str]]:
-    """The halves of the authors' code, scikit-learn's: they depend on the order of the keys, that of the official list.
-
-    Examples:
-        >>> first, second = study_halves(["000001", "000002", "000003", "000004"])
-        >>> sorted(first), sorted(second)
-        (['000001', '000003'], ['000002', '000004'])
-    """
+    """The halves of the authors' code, scikit-learn's: they depend on the order of the keys, that of the list."""
     from sklearn.model_selection import train_test_split
 
     first, second = train_test_split(list(keys), test_size=0.5, random_state=seed)
@@ -69,13 +57,10 @@ def study_halves(keys: Sequence[str], seed: int = SEED) -> tuple[set[str], set[s
 def covering_draw(
     keys: Sequence[str], labels: Sequence[Sequence[str]], size: int, seed: int = SEED
 ) -> NDArray[np.bool_]:
-    """Draw `size` examples so that, where possible, every label keeps an example in the draw.
+    """Draw `size` examples, True where one is drawn, so that every label keeps an example in the draw where possible.
 
     Labels are visited from the rarest on; one that has no example in the draw yet adds its first example in seeded
     order. The rest of the draw is the seeded order itself, so that it stays a random sample.
-
-    Returns:
-        True where an example is drawn.
 
     Examples:
         >>> covering_draw(["a", "b", "c", "d"], [["x"], ["x"], ["x"], ["rare"]], size=2)[3]
@@ -83,17 +68,13 @@ def covering_draw(
     """
     # Labels break ties between examples with equal keys, so that equal texts with different labels stay in order.
     order = sorted(range(len(keys)), key=lambda i: (seeded_rank(keys[i], seed), keys[i], sorted(labels[i])))
-    first: dict[str, int] = {}
-    counts: Counter[str] = Counter()
-    for i in order:
-        for label in set(labels[i]):
-            first.setdefault(label, i)
-            counts[label] += 1
-    chosen: dict[int, None] = {}
+    first = {label: i for i in reversed(order) for label in labels[i]}
+    counts = Counter(label for names in labels for label in set(names))
+    chosen: list[int] = []
     covered: set[str] = set()
     for label in sorted(first, key=lambda name: (counts[name], name)):
-        if label not in covered and len(chosen) < size:
-            chosen[first[label]] = None
+        if label not in covered:
+            chosen.append(first[label])
             covered.update(labels[first[label]])
     drawn = np.zeros(len(keys), dtype=bool)
     drawn[list(dict.fromkeys([*chosen, *order]))[:size]] = True
@@ -103,17 +84,12 @@ def covering_draw(
 def partition(
     keys: Sequence[str], labels: Sequence[Sequence[str]], train: int, validation: int, seed: int = SEED
 ) -> NDArray[np.uint8]:
-    """Part examples into train (0), validation (1) and the rest (2), each by `covering_draw`.
-
-    Examples:
-        >>> keys = [str(i) for i in range(10)]
-        >>> np.bincount(partition(keys, [["x"]] * 10, train=2, validation=3)).tolist()
-        [2, 3, 5]
-    """
+    """Part examples into train (0), validation (1) and the rest (2), each by `covering_draw`."""
     part = np.full(len(keys), 2, dtype=np.uint8)
     part[covering_draw(keys, labels, train, seed)] = 0
-    rest = np.flatnonzero(part)
-    part[rest[covering_draw([keys[i] for i in rest], [labels[i] for i in rest], validation, seed)]] = 1
+    rest = np.flatnonzero(part).tolist()
+    drawn = covering_draw([keys[i] for i in rest], [labels[i] for i in rest], validation, seed)
+    part[np.asarray(rest, dtype=np.int64)[drawn]] = 1
     return part
 
 
@@ -158,9 +134,9 @@ def stratified_parts(
     """Part rows by iterative stratification (Sechidis, Tsoumakas, Vlahavas, 2011), so that every label keeps its share.
 
     Labels are taken from the one with the fewest rows left on. Each of its rows goes to the part that still wants most
-    rows of this label; among equals, to the part that wants most rows at all; among those, to the first. So a rare
-    label, which cannot be fixed later, gets its share first. A label with too few rows for every part is kept by
-    the largest part, which by convention is the one for training. Rows without a label fill up what is missing.
+    rows of this label; among equals, to the part that wants most rows at all; among those, to the first. A label with
+    too few rows for every part is kept by the largest part, which by convention is the one for training. Rows without
+    a label fill up what is missing.
 
     Args:
         labels: The label ids of each row.
@@ -175,8 +151,8 @@ def stratified_parts(
         >>> [int((parts[80:] == part).sum()) for part in (0, 1)]
         [16, 4]
     """
-    shares = np.asarray(fractions, dtype=float)
-    if shares.ndim != 1 or len(shares) < 2 or (shares <= 0).any() or abs(shares.sum() - 1) > 1e-6:
+    shares = [float(share) for share in fractions]
+    if len(shares) < 2 or min(shares) <= 0 or abs(sum(shares) - 1) > 1e-6:
         raise ValueError(f"fractions must be two or more positive numbers that sum to 1; got {list(fractions)}.")
     rows = [sorted(set(row)) for row in labels]
     rows_of: list[list[int]] = [[] for _ in range(1 + max((row[-1] for row in rows if row), default=-1))]
@@ -184,17 +160,20 @@ def stratified_parts(
         for label in rows[index]:
             rows_of[label].append(index)
     left = [len(found) for found in rows_of]  # rows of each label that have no part yet
-    wanted = [[float(share) * count for count in left] for share in shares]  # of each label, by part
-    wanted_rows = [float(share) * len(rows) for share in shares]
-    numbers = range(len(shares))
+    wanted = [[share * count for count in left] for share in shares]  # of each label, by part
+    wanted_rows = [share * len(rows) for share in shares]
     part_of = np.full(len(rows), -1, dtype=np.int64)
 
-    def put(index: int, part: int) -> None:
+    def put(index: int, label: int | None) -> None:
+        ranks = [
+            (0.0 if label is None else wanted[part][label], wanted_rows[part], -part) for part in range(len(shares))
+        ]
+        part = -max(ranks)[2]
         part_of[index] = part
         wanted_rows[part] -= 1
-        for label in rows[index]:
-            left[label] -= 1
-            wanted[part][label] -= 1
+        for other in rows[index]:
+            left[other] -= 1
+            wanted[part][other] -= 1
 
     # Labels by the rows that they have left. A label whose count has changed is queued again, and its older entry is
     # passed over, so that the work grows with the labels of all rows and not with the square of their number.
@@ -202,16 +181,13 @@ def stratified_parts(
     heapq.heapify(queue)
     while queue:
         count, rarest = heapq.heappop(queue)
-        if count != left[rarest]:
-            continue
-        changed: set[int] = set()
-        for index in rows_of[rarest]:
-            if part_of[index] < 0:
-                put(index, max(numbers, key=lambda part: (wanted[part][rarest], wanted_rows[part], -part)))
-                changed.update(rows[index])
-        for label in changed:
-            if left[label]:
-                heapq.heappush(queue, (left[label], label))
+        if count == left[rarest]:
+            open_rows = [index for index in rows_of[rarest] if part_of[index] < 0]
+            for index in open_rows:
+                put(index, rarest)
+            for label in {label for index in open_rows for label in rows[index]}:
+                if left[label]:
+                    heapq.heappush(queue, (left[label], label))
     for index in np.flatnonzero(part_of < 0).tolist():
-        put(index, max(numbers, key=lambda part: (wanted_rows[part], -part)))
+        put(index, None)
     return part_of

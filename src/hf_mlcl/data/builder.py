@@ -19,15 +19,12 @@ from hf_mlcl.data.errors import CorpusError, CorpusFileError, Problems
 from hf_mlcl.data.facts import CorpusFacts, SplitSizes, all_facts
 from hf_mlcl.data.images import image_defect
 from hf_mlcl.data.sources import Member, SourceTree
-from hf_mlcl.data.splits import SEED, SPLITS, Example, Stream, chain, covering_draw, halves, repartition
+from hf_mlcl.data.splits import SPLITS, Example, Stream, chain, covering_draw, halves, repartition
 
 PROBLEMS_FILE = "problems.json"
 SMALL_FRACTION = 0.2
 """Part of the training images that the study's small versions keep."""
 LabelNames = tuple[str, ...]
-OPTIONS = {"labelled_only": (False, True)}
-IMAGE_OPTIONS = {**OPTIONS, "draw_seed": SEED}
-"""What all corpora of images offer: another draw of the fifth of the training images that the small version keeps."""
 OPTIONS_OF_SIZE = {"draw_seed": "small", "split": "full"}
 """Options that have a meaning for one size only."""
 
@@ -36,7 +33,7 @@ OPTIONS_OF_SIZE = {"draw_seed": "small", "split": "full"}
 class CorpusConfig(datasets.BuilderConfig):  # type: ignore[misc]
     """Everything that a built corpus depends on beside its files; all of it is part of the cache's key.
 
-    `options` is what was chosen among the corpus's `OPTIONS`, without what is the default.
+    `options` is what was chosen among those of the corpus, without what is the default.
     """
 
     size: str = "full"
@@ -64,8 +61,6 @@ class CorpusBuilder(GeneratorBasedBuilder):  # type: ignore[misc]
     BUILDER_CONFIG_CLASS = CorpusConfig
     VERSION = datasets.Version("1.0.0")  # raise it in a subclass when its rules change: the cache's key holds it
     FACTS: ClassVar[CorpusFacts]
-    OPTIONS: ClassVar[Mapping[str, tuple[Any, ...] | int]] = OPTIONS
-    """Choices that a corpus offers beside its size: every value, the default first; or the default of a number."""
     problems: Problems
     sources: SourceTree
     _label_ids: dict[str, int]
@@ -78,14 +73,9 @@ class CorpusBuilder(GeneratorBasedBuilder):  # type: ignore[misc]
         """Look through the files and say which examples go into which split."""
         raise NotImplementedError("A subclass of CorpusBuilder states its plan.")
 
-    @classmethod
-    def defaults(cls) -> dict[str, Any]:
-        """The default of each of the `OPTIONS`."""
-        return {name: values[0] if isinstance(values, tuple) else values for name, values in cls.OPTIONS.items()}
-
     def option(self, name: str) -> Any:
-        """The value of one of the `OPTIONS`."""
-        return {**self.defaults(), **self.config.options}[name]
+        """The value of one of the corpus's options."""
+        return {**self.FACTS.default_options(), **self.config.options}[name]
 
     def download(self, name: str) -> str:
         """Fetch one of the official files and return where it is."""

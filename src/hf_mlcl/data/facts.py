@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import yaml
 
@@ -53,6 +54,8 @@ class CorpusFacts:
         study: The study's statistics; None for the built-in corpora.
         manual: What to put where when (part of) it cannot be downloaded; shown with every download error too.
         download_all: False where `files` is only a part of the corpus, so that `data_dir` is required.
+        options: Choices beside the size: every value, the default first; or the default of a number.
+        labels: In the order of their ids, where they do not depend on the files.
     """
 
     name: str
@@ -68,6 +71,12 @@ class CorpusFacts:
     download_all: bool = True
     small_sizes: SplitSizes | None = None
     labelled_sizes: SplitSizes | None = None
+    options: Mapping[str, list[Any] | int] = field(default_factory=dict)
+    labels: Sequence[str] = ()
+
+    def default_options(self) -> dict[str, Any]:
+        """The default of each option."""
+        return {name: values[0] if isinstance(values, list) else values for name, values in self.options.items()}
 
     def description(self) -> str:
         """The text for `DatasetInfo.description`."""
@@ -87,5 +96,6 @@ def all_facts() -> dict[str, CorpusFacts]:
     for fields in facts.values():
         fields |= {key: SplitSizes(*rows) for key, rows in fields.items() if key.endswith("sizes")}
         fields["study"] = StudyStatistics(**fields["study"]) if "study" in fields else None
+        fields["labels"] = fields.get("labels", "").split()
         fields["files"] = tuple(RemoteFile(**file) for file in fields.get("files", ()))
     return {name: CorpusFacts(name, **fields) for name, fields in facts.items()}

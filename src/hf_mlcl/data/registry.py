@@ -152,12 +152,12 @@ def chosen_options(corpus: str, size: str, options: Mapping[str, Any]) -> dict[s
     """
     from hf_mlcl.data.builder import OPTIONS_OF_SIZE
 
-    builder = _builder_class(corpus)
+    facts = corpus_facts(corpus)
     for name, value in options.items():
-        if name not in builder.OPTIONS:
-            raise ValueError(f"{corpus} has no option {name!r}. It has: {', '.join(sorted(builder.OPTIONS))}.")
-        values = builder.OPTIONS[name]
-        if isinstance(values, tuple):
+        if name not in facts.options:
+            raise ValueError(f"{corpus} has no option {name!r}. It has: {', '.join(sorted(facts.options))}.")
+        values = facts.options[name]
+        if isinstance(values, list):
             if value not in values or type(value) is not type(values[0]):
                 raise ValueError(f"{name}={value!r} is not known: pass one of {', '.join(map(repr, values))}.")
         elif type(value) is not int or value < 0:
@@ -165,7 +165,7 @@ def chosen_options(corpus: str, size: str, options: Mapping[str, Any]) -> dict[s
         if OPTIONS_OF_SIZE.get(name, size) != size:
             about = f"it is about size={OPTIONS_OF_SIZE[name]!r}"
             raise ValueError(f"{name}={value!r} has no use for size={size!r}: {about}. Leave it out.")
-    return {name: value for name, value in sorted(options.items()) if value != builder.defaults()[name]}
+    return {name: value for name, value in sorted(options.items()) if value != facts.default_options()[name]}
 
 
 def default_options(corpus: str, size: str = "full") -> dict[str, Any]:
@@ -177,7 +177,7 @@ def default_options(corpus: str, size: str = "full") -> dict[str, Any]:
     """
     from hf_mlcl.data.builder import OPTIONS_OF_SIZE
 
-    defaults = _builder_class(corpus).defaults()
+    defaults = corpus_facts(corpus).default_options()
     return {name: value for name, value in defaults.items() if OPTIONS_OF_SIZE.get(name, size) == size}
 
 

@@ -10,17 +10,13 @@ from itertools import chain, zip_longest
 
 import datasets
 
-from hf_mlcl.data.builder import OPTIONS, CorpusBuilder, Plan
+from hf_mlcl.data.builder import CorpusBuilder, Plan
+from hf_mlcl.data.facts import all_facts
 from hf_mlcl.data.sources import Member, SourceTree
 from hf_mlcl.data.splits import SPLITS, Example, Stream
 from hf_mlcl.data.tables import column_names, csv_rows, flagged
 
-LABELS = str.split(
-    "cmp-lg cond-mat.dis-nn cond-mat.stat-mech cs.AI cs.CC cs.CE cs.CG cs.CL cs.CR cs.CV cs.CY cs.DB cs.DC cs.DL "
-    "cs.DM cs.DS cs.FL cs.GT cs.HC cs.IR cs.IT cs.LG cs.LO cs.MA cs.MM cs.MS cs.NA cs.NE cs.NI cs.PF cs.PL cs.RO "
-    "cs.SC cs.SE cs.SI cs.SY math.CO math.IT math.LO math.NA math.NT math.OC math.PR math.ST nlin.AO physics.data-an "
-    "physics.soc-ph q-bio.NC q-bio.QM quant-ph stat.AP stat.ME stat.ML stat.TH"
-)
+LABELS = all_facts()["aapd"].labels
 CSV_FILES = {"train": "train.csv", "validation": "dev.csv", "test": "test.csv"}
 TEXT_COLUMNS = ("abstract", "text")
 INDEX_COLUMNS = ("", "index", "id", "unnamed: 0")
@@ -35,7 +31,6 @@ class Aapd(CorpusBuilder):
     """
 
     VERSION = datasets.Version("1.1.0")
-    OPTIONS = {**OPTIONS, "split": ("study", "files")}  # noqa: RUF012
 
     def plan(self, sources: SourceTree) -> Plan:
         """CSV files first; for the small version the study's own subset where it is there."""

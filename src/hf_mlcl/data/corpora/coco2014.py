@@ -8,7 +8,7 @@ from typing import Any
 
 import ijson
 
-from hf_mlcl.data.builder import IMAGE_OPTIONS, CorpusBuilder, LabelNames, Plan
+from hf_mlcl.data.builder import CorpusBuilder, LabelNames, Plan
 from hf_mlcl.data.errors import CorpusFileError, CorpusFormatError
 from hf_mlcl.data.sources import Member, SourceTree
 
@@ -17,8 +17,6 @@ IMAGE = re.compile(r"(?:.*/)?(COCO_(?:train|val)2014_\d+\.jpg)")
 
 class Coco2014(CorpusBuilder):
     """Trains on `train2014`; halves `val2014`. Images without an annotated object are dropped."""
-
-    OPTIONS = IMAGE_OPTIONS
 
     def plan(self, sources: SourceTree) -> Plan:
         """Reads the annotations as a stream; images follow when they are needed."""

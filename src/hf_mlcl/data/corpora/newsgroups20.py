@@ -7,14 +7,11 @@ from collections.abc import Iterator
 from functools import partial
 
 from hf_mlcl.data.builder import CorpusBuilder, Plan
+from hf_mlcl.data.facts import all_facts
 from hf_mlcl.data.sources import SourceTree
 from hf_mlcl.data.splits import Example, draw
 
-LABELS = str.split(
-    "alt.atheism comp.graphics comp.os.ms-windows.misc comp.sys.ibm.pc.hardware comp.sys.mac.hardware comp.windows.x "
-    "misc.forsale rec.autos rec.motorcycles rec.sport.baseball rec.sport.hockey sci.crypt sci.electronics sci.med "
-    "sci.space soc.religion.christian talk.politics.guns talk.politics.mideast talk.politics.misc talk.religion.misc"
-)
+LABELS = all_facts()["newsgroups20"].labels
 
 
 class Newsgroups20(CorpusBuilder):

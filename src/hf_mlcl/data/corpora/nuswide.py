@@ -6,7 +6,7 @@ import posixpath
 import re
 from collections.abc import Sequence
 
-from hf_mlcl.data.builder import IMAGE_OPTIONS, CorpusBuilder, LabelNames, Plan
+from hf_mlcl.data.builder import CorpusBuilder, LabelNames, Plan
 from hf_mlcl.data.sources import SourceTree
 from hf_mlcl.data.splits import seeded_rank
 
@@ -16,8 +16,6 @@ IMAGE = re.compile(r"(?:.*/)?([^/]+)")
 
 class Nuswide(CorpusBuilder):
     """Trains on the official training images; halves the official test images."""
-
-    OPTIONS = IMAGE_OPTIONS
 
     def plan(self, sources: SourceTree) -> Plan:
         """Reads the concepts, the image lists and one file of 0/1 lines per concept."""

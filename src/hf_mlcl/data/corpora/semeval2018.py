@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hf_mlcl.data.builder import CorpusBuilder, Plan
+from hf_mlcl.data.facts import all_facts
 from hf_mlcl.data.sources import Member, SourceTree
 from hf_mlcl.data.splits import Example
 from hf_mlcl.data.tables import column_names, flagged
 
-LABELS = str.split("anger anticipation disgust fear joy love optimism pessimism sadness surprise trust")
+LABELS = all_facts()["semeval2018"].labels
 FILES = {
     "train": "2018-E-c-En-train.txt",
     "validation": "2018-E-c-En-dev.txt",

@@ -6,15 +6,13 @@ import re
 
 import datasets
 
-from hf_mlcl.data.builder import IMAGE_OPTIONS, CorpusBuilder, LabelNames, Plan
+from hf_mlcl.data.builder import CorpusBuilder, LabelNames, Plan
 from hf_mlcl.data.errors import CorpusFormatError
+from hf_mlcl.data.facts import all_facts
 from hf_mlcl.data.sources import Member, SourceTree
 from hf_mlcl.data.splits import halves, study_halves
 
-LABELS = str.split(
-    "aeroplane bicycle bird boat bottle bus car cat chair cow diningtable dog horse motorbike person pottedplant "
-    "sheep sofa train tvmonitor"
-)
+LABELS = all_facts()["voc2007"].labels
 THIS_YEAR = r"(?!(?:.*/)?VOC(?!2007/)\d{4}/)(?:.*/)?"
 """Folders on the way to a file; a `VOCdevkit` often holds other years of the challenge too, in the same layout."""
 ID_LIST = re.compile(rf"{THIS_YEAR}ImageSets/Main/(trainval|test)\.txt")
@@ -31,7 +29,6 @@ class Voc2007(CorpusBuilder):
     """
 
     VERSION = datasets.Version("1.1.0")
-    OPTIONS = {**IMAGE_OPTIONS, "difficult": ("present", "ignore", "absent"), "halves": ("study", "hash")}  # noqa: RUF012
 
     def plan(self, sources: SourceTree) -> Plan:
         """Reads the lists of ids and every annotation; images follow when they are needed."""

@@ -18,10 +18,9 @@ import re
 import stat
 import tarfile
 import zipfile
-from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterator
 from functools import partial
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 from xml.etree.ElementTree import Element, ParseError
 
 from defusedxml import DefusedXmlException
@@ -39,7 +38,7 @@ MAX_RATIO = 200
 
 
 @contextlib.contextmanager
-def naming(path: str, member: str = "") -> Iterator[None]:
+def _naming(path: str, member: str = "") -> Iterator[None]:
     """Turn any error of reading a file into one that names it."""
     where = f"{path}: {member}" if member else path
     try:
@@ -49,11 +48,9 @@ def naming(path: str, member: str = "") -> Iterator[None]:
     except (FileNotFoundError, PermissionError) as error:
         raise CorpusFileError(f"{where} cannot be read: {error.strerror}.", path) from error
     except Exception as error:  # damaged archives raise whatever their bytes lead to: struct.error, IndexError, …
-        raise CorpusFileError(
-            f"{where} is truncated or corrupt ({type(error).__name__}: {error}). Get the file again, and compare its "
-            f"size and checksum with the publisher's.",
-            path,
-        ) from error
+        why = f"is truncated or corrupt ({type(error).__name__}: {error})"
+        way_out = "Get the file again, and compare its size and checksum with the publisher's"
+        raise CorpusFileError(f"{where} {why}. {way_out}.", path) from error
 
 
 class _Bounded(io.RawIOBase):
@@ -66,14 +63,12 @@ class _Bounded(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        with naming(self._path, self._member):
+        with _naming(self._path, self._member):
             data = self._raw.read(min(len(buffer), self._left + 1))
             self._left -= len(data)
             if self._left < 0:
-                what = (
-                    f"{self._member or 'its content'} unpacks to more bytes than it may: it looks like an archive bomb"
-                )
-                raise _hostile(self._path, f": {what}.")
+                content = self._member or "its content"
+                raise _hostile(self._path, f": {content} unpacks to more bytes than it may, like an archive bomb")
             buffer[: len(data)] = data
             return len(data)
 
@@ -83,15 +78,11 @@ class _Bounded(io.RawIOBase):
         super().close()
 
 
-@dataclass(frozen=True)
-class Member:
+class Member(NamedTuple):
     """One file, wherever it lies. It can be read until the walk that gave it goes on.
 
-    Args:
-        name: Path inside its folder or archive, with forward slashes and without `.gz`.
-        path: The file on disk that holds it.
-        opener: Opens it as a stream of bytes.
-        inner: Its name inside an archive; empty for a file of its own.
+    `name` is its path inside its folder or archive, without `.gz`; `path` the file on disk that holds it; `opener`
+    opens it as a stream of bytes; `inner` is its name inside an archive, empty for a file of its own.
     """
 
     name: str
@@ -110,7 +101,7 @@ class Member:
 
     def open(self) -> io.BufferedReader:
         """Open for reading, bounded in size."""
-        with naming(self.path, self.inner):
+        with _naming(self.path, self.inner):
             limit = max(FREE_BYTES, MAX_RATIO * os.path.getsize(self.path))
             limit = min(MAX_MEMBER_BYTES, limit) if self.inner else limit
             return io.BufferedReader(_Bounded(self.opener(), limit, self.path, self.inner), 1 << 16)
@@ -127,7 +118,7 @@ class Member:
         """
         with self.open() as stream:
             for number, raw in enumerate(stream, start=1):
-                yield number, decode(raw.rstrip(b"\n").removesuffix(b"\r"), first=number == 1)
+                yield number, _decode(raw.rstrip(b"\n").removesuffix(b"\r"), "utf-8" if number > 1 else "utf-8-sig")
 
     def xml(self) -> Element:
         """The root of a small XML file; one that does not name its encoding is UTF-8 or Latin-1.
@@ -136,30 +127,21 @@ class Member:
         """
         data = self.read()
         try:
-            root: Element = fromstring(
-                data if b"encoding=" in data[:200] else decode(data, first=True), forbid_dtd=True
-            )
+            root: Element = fromstring(data if b"encoding=" in data[:200] else _decode(data), forbid_dtd=True)
             return root
         except DefusedXmlException as error:
-            raise CorpusFormatError(
-                f"{self.origin} declares a document type or entities, which no official file does."
-            ) from error
+            what = "declares a document type or entities, which no official file does"
+            raise CorpusFormatError(f"{self.origin} {what}.") from error
         except (ParseError, ValueError, LookupError) as error:  # the latter two for unknown encodings
             line = error.position[0] if isinstance(error, ParseError) else 1
             raise self.malformed(line, f"not well-formed XML ({error})") from error
 
 
-def decode(raw: bytes, first: bool = False) -> str:
-    r"""Text from bytes: UTF-8, or Latin-1 (which never fails) for what is not; `first` drops a byte order mark.
-
-    Examples:
-        >>> decode("naïve".encode()) == decode("naïve".encode("latin-1")) == "naïve"
-        True
-    """
+def _decode(raw: bytes, encoding: str = "utf-8-sig") -> str:
     try:
-        return raw.decode("utf-8-sig" if first else "utf-8")
+        return raw.decode(encoding)
     except UnicodeDecodeError:
-        return raw.decode("latin-1")
+        return raw.decode("latin-1")  # which never fails
 
 
 def safe_name(name: str, path: str) -> str:
@@ -170,44 +152,35 @@ def safe_name(name: str, path: str) -> str:
         'VOCdevkit/VOC2007/a.jpg'
     """
     parts = [part for part in name.replace("\\", "/").split("/") if part not in ("", ".")]
-    hostile = (
-        name.startswith(("/", "\\"))
-        or re.match(r"[A-Za-z]:", name) is not None
-        or ".." in parts
-        or any(ord(char) < 32 or ord(char) == 127 for char in name)
-        or not parts
-    )
-    if hostile:
-        raise _hostile(path, f" holds a member with an unsafe name, {name!r}.")
+    if not parts or ".." in parts or re.match(r"[/\\]|[A-Za-z]:", name) or re.search(r"[\x00-\x1f\x7f]", name):
+        raise _hostile(path, f" holds a member with an unsafe name, {name!r}")
     return "/".join(parts)
 
 
 def _hostile(path: str, what: str) -> CorpusFileError:
-    return CorpusFileError(
-        f"{path}{what} Official archives have none such: get the file from its official source.", path
-    )
+    return CorpusFileError(f"{path}{what}. No official archive does: get the file from its official source.", path)
 
 
 def _walk_zip(path: str) -> Iterator[Member]:
-    with naming(path), zipfile.ZipFile(path) as archive:
+    with _naming(path), zipfile.ZipFile(path) as archive:
         for info in archive.infolist():
             if info.is_dir():
                 continue
             name = safe_name(info.filename, path)
             if stat.S_IFMT(info.external_attr >> 16) not in (0, stat.S_IFREG):
-                raise _hostile(path, f" holds {name!r}, which is a link or a device.")
+                raise _hostile(path, f" holds {name!r}, which is a link or a device")
             yield unpacked(name, path, partial(archive.open, info), inner=info.filename)
 
 
 def _walk_tar(path: str) -> Iterator[Member]:
-    with naming(path), tarfile.open(path, "r:*") as archive:
+    with _naming(path), tarfile.open(path, "r:*") as archive:
         while (info := archive.next()) is not None:
             archive.members = []  # type: ignore[attr-defined]  # tarfile remembers every member it has passed
             name = safe_name(info.name, path) if info.name not in (".", "./") else "."
             if info.isdir():
                 continue
             if not info.isreg() or info.issparse():
-                raise _hostile(path, f" holds {name!r}, which is a link or a device.")
+                raise _hostile(path, f" holds {name!r}, which is a link or a device")
             yield unpacked(name, path, partial(archive.extractfile, info), inner=info.name)
         # tarfile takes a damaged header, or a file that ends between two members, for the end of the archive. The
         # real end is a block of zeros.
@@ -228,12 +201,8 @@ def unpacked(name: str, path: str, opener: Callable[[], Any] | None = None, inne
     return Member(stem, path, lambda: OPENERS[suffix.lower()](opener()), inner)
 
 
-@dataclass(frozen=True)
-class SourceTree:
+class SourceTree(tuple[str, ...]):
     """The files of a corpus: folders and single files, looked through in sorted order.
-
-    Args:
-        roots: Folders or files.
 
     Examples:
         >>> import tempfile, pathlib
@@ -244,18 +213,15 @@ class SourceTree:
         [('label_val', [(1, 'cs.LG stat.ML')])]
     """
 
-    roots: Sequence[str]
-
     def __str__(self) -> str:
-        return ", ".join(self.roots)
+        return ", ".join(self)
 
     def walk(self, wanted: Callable[[str], Any] = lambda name: True) -> Generator[Member, None, None]:
         """Every file and every member of an archive whose name is wanted; what is not wanted is not unpacked."""
         for path, name in self.files():
-            lower = name.lower()
-            if lower.endswith(".zip"):
+            if name.lower().endswith(".zip"):
                 members = _walk_zip(path)
-            elif lower.endswith(TAR_SUFFIXES):
+            elif name.lower().endswith(TAR_SUFFIXES):
                 members = _walk_tar(path)
             else:
                 members = iter([unpacked(name, path)])
@@ -263,7 +229,7 @@ class SourceTree:
 
     def files(self) -> Iterator[tuple[str, str]]:
         """Every file on disk as (path, name relative to its root), sorted; a loop of links is walked once."""
-        for root in self.roots:
+        for root in self:
             if os.path.isfile(root):
                 yield root, os.path.basename(root)
                 continue
@@ -283,10 +249,8 @@ class SourceTree:
     def find(self, pattern: str) -> dict[str, str]:
         """The names of members that end in what a regular expression matches, by that end; the shortest of several."""
         compiled = re.compile(rf"(?:.*/)?({pattern})")
-        found: dict[str, str] = {}
-        for name in sorted((member.name for member in self.walk(compiled.fullmatch)), key=len, reverse=True):
-            found[compiled.fullmatch(name)[1]] = name  # type: ignore[index]
-        return found
+        names = sorted((member.name for member in self.walk(compiled.fullmatch)), key=len, reverse=True)
+        return {match[1]: match[0] for match in map(compiled.fullmatch, names) if match}
 
     @contextlib.contextmanager
     def open_one(self, name: str) -> Iterator[Member]:

@@ -7,11 +7,8 @@ from collections.abc import Iterator
 from functools import partial
 
 from hf_mlcl.data.builder import CorpusBuilder, Plan
-from hf_mlcl.data.facts import all_facts
 from hf_mlcl.data.sources import SourceTree
 from hf_mlcl.data.splits import Example, draw
-
-LABELS = all_facts()["newsgroups20"].labels
 
 
 class Newsgroups20(CorpusBuilder):
@@ -20,7 +17,9 @@ class Newsgroups20(CorpusBuilder):
     def plan(self, sources: SourceTree) -> Plan:
         """A tenth of the official training posts is held out for validation."""
         validation, train = draw(partial(_posts, sources, "train"), fraction=0.1)
-        return Plan(LABELS, {"train": train, "validation": validation, "test": partial(_posts, sources, "test")})
+        return Plan(
+            self.FACTS.labels, {"train": train, "validation": validation, "test": partial(_posts, sources, "test")}
+        )
 
 
 def _posts(sources: SourceTree, part: str) -> Iterator[Example]:

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hf_mlcl.data.builder import CorpusBuilder, Plan
-from hf_mlcl.data.facts import all_facts
 from hf_mlcl.data.sources import Member, SourceTree
 from hf_mlcl.data.splits import Example
 from hf_mlcl.data.tables import column_names, flagged
 
-LABELS = all_facts()["semeval2018"].labels
 FILES = {
     "train": "2018-E-c-En-train.txt",
     "validation": "2018-E-c-En-dev.txt",
@@ -23,7 +21,7 @@ class Semeval2018(CorpusBuilder):
 
     def plan(self, sources: SourceTree) -> Plan:
         """One file per split."""
-        return Plan(LABELS, self.file_splits(FILES, tweets))
+        return Plan(self.FACTS.labels, self.file_splits(FILES, tweets))
 
 
 def tweets(member: Member) -> Iterator[Example]:

@@ -8,11 +8,9 @@ import datasets
 
 from hf_mlcl.data.builder import CorpusBuilder, LabelNames, Plan
 from hf_mlcl.data.errors import CorpusFormatError
-from hf_mlcl.data.facts import all_facts
 from hf_mlcl.data.sources import Member, SourceTree
 from hf_mlcl.data.splits import halves, study_halves
 
-LABELS = all_facts()["voc2007"].labels
 THIS_YEAR = r"(?!(?:.*/)?VOC(?!2007/)\d{4}/)(?:.*/)?"
 """Folders on the way to a file; a `VOCdevkit` often holds other years of the challenge too, in the same layout."""
 ID_LIST = re.compile(rf"{THIS_YEAR}ImageSets/Main/(trainval|test)\.txt")
@@ -57,7 +55,7 @@ class Voc2007(CorpusBuilder):
         train, held_out = ({f"{name}.jpg": present[name] for name in ids[part]} for part in ("trainval", "test"))
         halved = study_halves if self.option("halves") == "study" else halves
         splits = self.image_splits(train, held_out, IMAGE, halved)
-        return Plan(LABELS, splits, ignored if self.option("difficult") == "ignore" else None)
+        return Plan(self.FACTS.labels, splits, ignored if self.option("difficult") == "ignore" else None)
 
 
 def object_names(member: Member) -> tuple[LabelNames, LabelNames]:

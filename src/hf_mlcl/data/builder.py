@@ -31,10 +31,7 @@ OPTIONS_OF_SIZE = {"draw_seed": "small", "split": "full"}
 
 @dataclass
 class CorpusConfig(datasets.BuilderConfig):  # type: ignore[misc]
-    """Everything that a built corpus depends on beside its files; all of it is part of the cache's key.
-
-    `options` is what was chosen among those of the corpus, without what is the default.
-    """
+    """What a built corpus depends on beside its files, all of it in the cache's key; `options` without defaults."""
 
     size: str = "full"
     strict: bool = False
@@ -42,10 +39,7 @@ class CorpusConfig(datasets.BuilderConfig):  # type: ignore[misc]
 
 
 class Plan(NamedTuple):
-    """What a builder found: the labels in the order of their ids, and a stream of examples for each split.
-
-    `ignored` has the labels of examples, by key, that are neither present nor absent; they make a column `ignored`.
-    """
+    """What a builder found: labels, streams of examples, and by key the labels that are neither present nor absent."""
 
     label_names: Sequence[str]
     splits: Mapping[str, Stream]
@@ -107,7 +101,7 @@ class CorpusBuilder(GeneratorBasedBuilder):  # type: ignore[misc]
         return self.found_splits(streams, files)
 
     def found_splits(self, streams: Mapping[str, Stream | None], files: Mapping[str, str]) -> dict[str, Stream]:
-        """Drop the splits whose file is absent, where the stream is None, with a note; all absent is an error."""
+        """Drop the splits whose stream is None since files are absent, with a note; all absent is an error."""
         found = {split: stream for split, stream in streams.items() if stream is not None}
         if not found:
             raise self.missing(f"None of {', '.join(files.values())} was")
@@ -131,11 +125,7 @@ class CorpusBuilder(GeneratorBasedBuilder):  # type: ignore[misc]
     ) -> dict[str, Stream]:
         """The study's rule for images: the released evaluation set is halved; small training sets are a fifth.
 
-        Args:
-            train: Labels of each training image.
-            held_out: Labels of each image that is not for training.
-            image: Matches names of image files; its first group is the key in these tables.
-            halved: Makes validation and test of the evaluation set.
+        The tables hold the labels of each image by the first group of `image`, which matches names of image files.
         """
         if self.config.size == "small":
             rows, seed = round(SMALL_FRACTION * len(train)), self.option("draw_seed")
@@ -175,9 +165,9 @@ class CorpusBuilder(GeneratorBasedBuilder):  # type: ignore[misc]
         self._plan = self.plan(self.sources)
         self._label_ids = {name: number for number, name in enumerate(self._plan.label_names)}
         content = Value("string") if self.FACTS.modality == "text" else Image()
+        columns = ["labels"] if self._plan.ignored is None else ["labels", "ignored"]
         labels = List(ClassLabel(names=list(self._plan.label_names)))
-        ignored = {} if self._plan.ignored is None else {"ignored": labels}
-        self.info.features = Features({self.FACTS.modality: content, "labels": labels, **ignored})
+        self.info.features = Features({self.FACTS.modality: content, **dict.fromkeys(columns, labels)})
         return [SplitGenerator(split, {"split": split}) for split in SPLITS if split in self._plan.splits]
 
     def _generate_examples(self, split: str) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -40,10 +40,7 @@ def fetch(file: RemoteFile, folder: str | os.PathLike[str], manual: str) -> str:
     `datasets.DownloadManager` starts a broken file again from its first byte, which is why it is not used for this:
     COCO's training images are 13 GB.
 
-    Args:
-        file: What to get.
-        folder: Where to keep it.
-        manual: What to tell the user when it is not available.
+    An error ends with `manual`, which says how to get the file by hand.
     """
     target = Path(folder) / file.name
     if target.exists():

@@ -67,7 +67,7 @@ class Outcome:
 
 
 class GoneError(Exception):
-    """The picture is not there any more, at no address of the list."""
+    """The picture is not there any more."""
 
 
 class UnclearError(OSError):

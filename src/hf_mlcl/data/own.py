@@ -164,13 +164,7 @@ def read_own_data(
 
 
 def content_of(source: str | os.PathLike[str], modality: str, column: str | None = None) -> list[str]:
-    """The texts, or the paths of the images, in a file; labels are not looked for.
-
-    Args:
-        source: A CSV, TSV, JSON, JSON Lines or Parquet file.
-        modality: ``"text"`` or ``"image"``.
-        column: The column, where it is not found by itself.
-    """
+    """The texts, or the paths of the images, in a column of a table, which is found if it is not named."""
     tables = read_tables(os.fspath(source))
     found, name = content_column(tables["train"], shared_columns(tables), column, ())
     if found != modality:
@@ -211,22 +205,18 @@ def _name_and_size(image: Mapping[str, Any]) -> tuple[str, int]:
 
 def _without_blank_rows(tables: Mapping[str, Table], content: str, notes: list[str]) -> dict[str, Table]:
     """Leave out rows without a text, and say so."""
-    full = {
-        split: np.flatnonzero([bool(text and text.strip()) for text in table.texts(content)])
-        for split, table in tables.items()
-    }
-    for split, rows in full.items():
-        if not len(rows):
+    found = {}
+    for split, table in tables.items():
+        full = np.flatnonzero([bool(text and text.strip()) for text in table.texts(content)])
+        if not len(full):
             raise CorpusFormatError(
-                f"Column {content!r} has no text in any of the {len(tables[split])} rows of {split}. Name the column "
-                f"with texts: {option('text_column')}."
+                f"Column {content!r} has no text in any of the {len(table)} rows of {split}. Name the column with "
+                f"texts: {option('text_column')}."
             )
-    if blank := sum(len(table) - len(full[split]) for split, table in tables.items()):
+        found[split] = table if len(full) == len(table) else replace(table, kept=full)
+    if blank := sum(map(len, tables.values())) - sum(map(len, found.values())):
         notes.append(f"{blank} rows without a text were left out")
-    return {
-        split: table if len(full[split]) == len(table) else replace(table, kept=full[split])
-        for split, table in tables.items()
-    }
+    return found
 
 
 def _content(table: Table, modality: str, column: str) -> Dataset:

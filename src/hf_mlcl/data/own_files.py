@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -38,13 +37,7 @@ LOOKED_AT = 1000
 
 @dataclass(frozen=True)
 class Table:
-    """The rows of a split, and what its columns are.
-
-    Args:
-        rows: The rows.
-        folder: Where paths of images begin; None where there are none in files.
-        kept: The rows that count; all of them if None.
-    """
+    """The rows of a split, of which those of `kept` count, and what they hold; paths of images begin in `folder`."""
 
     rows: Dataset
     folder: Path | None = None
@@ -69,8 +62,7 @@ class Table:
 
     def head(self, name: str) -> list[Any]:
         """The first cells of a column."""
-        found: list[Any] = self.column(name)[:LOOKED_AT].to_pylist()
-        return found
+        return list(self.column(name)[:LOOKED_AT].to_pylist())
 
     def texts(self, name: str) -> list[str | None]:
         """The cells of a column as they are written."""
@@ -115,15 +107,14 @@ def read_tables(source: str) -> dict[str, Table]:
         return _read_folder(path)
     if path.suffix.lower() in READERS or source.count("/") > 1 or source.startswith((".", "~", "/")):
         raise CorpusFileError(f"{source!r} is not there. Give a CSV, JSON or Parquet file, a folder, or a Hub dataset.")
+    neither = f"{source!r} is neither a file nor a folder here"
     if not hub_is_reachable():
-        raise CorpusFileError(f"{source!r} is neither a file nor a folder here, and the Hub cannot be reached.")
+        raise CorpusFileError(f"{neither}, and the Hub cannot be reached.")
     name, _, config = source.partition(":")
     try:
         found = load_dataset(name, config or None)
     except Exception as error:  # whatever the network, the Hub or its files come up with
-        raise CorpusFileError(
-            f"{source!r} is neither a file nor a folder here, and as a dataset of the Hub it is not available: {error}"
-        ) from error
+        raise CorpusFileError(f"{neither}, and as a dataset of the Hub it is not available: {error}") from error
     return _named_splits({split: Table(rows) for split, rows in found.items()})
 
 
@@ -134,11 +125,9 @@ def _read_file(path: Path) -> Table:
         raise CorpusFileError(f"{path} ends in {path.suffix or 'nothing'!r}; expected one of {', '.join(READERS)}.")
     problem = f"{path} cannot be read as {reader.upper()}"
     try:
-        if reader == "parquet":
-            with _quiet_datasets(), full_disk_named(datasets.config.HF_DATASETS_CACHE):
-                rows = load_dataset("parquet", data_files=str(path), split="train")
-        else:
-            rows = Dataset(read_csv(path) if reader == "csv" else read_json(path))
+        rows = (
+            _read_parquet(path) if reader == "parquet" else Dataset((read_csv if reader == "csv" else read_json)(path))
+        )
     except CorpusError as error:
         if str(path) in str(error):
             raise
@@ -154,13 +143,12 @@ def _read_file(path: Path) -> Table:
     return Table(rows, path.parent)
 
 
-@contextmanager
-def _quiet_datasets() -> Iterator[None]:
-    """The library logs the errors that it raises; they are told once."""
+def _read_parquet(path: Path) -> Dataset:
     before = datasets.logging.get_verbosity()
-    datasets.logging.set_verbosity(logging.CRITICAL)
+    datasets.logging.set_verbosity(logging.CRITICAL)  # it logs the errors that it raises; they are told once
     try:
-        yield
+        with full_disk_named(datasets.config.HF_DATASETS_CACHE):
+            return load_dataset("parquet", data_files=str(path), split="train")
     finally:
         datasets.logging.set_verbosity(before)
 

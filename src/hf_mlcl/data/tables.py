@@ -103,31 +103,24 @@ def _opened(path: Path) -> Iterator[IO[str]]:
 
 
 def read_csv(path: Path) -> pa.Table:
-    """The rows of a CSV file, which the first line that is not blank names; empty cells are null.
-
-    Raises:
-        CorpusFormatError: If there are no rows, a column is named twice, or a row has other cells than the header.
-    """
+    """The rows of a CSV file, whose first line that is not blank names the columns; empty cells are null."""
     with _opened(path) as file:
-        lines = _text_lines(file, path)
+        lines = (_checked(line, number, path) for number, line in enumerate(file, 1))
         first = next((line for line in lines if line.strip()), "")
         if not first:
             raise CorpusFormatError(f"{path} is empty.")
-        separator = max(SEPARATORS, key=first.count)
-        rows = csv_rows(itertools.chain([first], lines), str(path), separator)
+        rows = csv_rows(itertools.chain([first], lines), str(path), max(SEPARATORS, key=first.count))
         names = column_names(next(rows)[1], str(path))
-        groups = iter(lambda: list(itertools.islice(rows, ROWS)), [])
-        chunks = [_columns(group, names, path) for group in groups]
+        chunks = [_columns(group, names, path) for group in iter(lambda: list(itertools.islice(rows, ROWS)), [])]
     if not chunks:
         raise CorpusFormatError(f"{path} has a header but no rows.")
     return pa.concat_tables(chunks)
 
 
-def _text_lines(file: IO[str], path: Path) -> Iterator[str]:
-    for number, line in enumerate(file, 1):
-        if "\0" in line:
-            raise CorpusFileError(f"{path}, line {number}: a NUL byte, which text has none of. Save it as UTF-8 text.")
-        yield line
+def _checked(line: str, number: int, path: Path) -> str:
+    if "\0" in line:
+        raise CorpusFileError(f"{path}, line {number}: a NUL byte, which text has none of. Save it as UTF-8 text.")
+    return line
 
 
 def _columns(rows: Sequence[tuple[int, list[str]]], names: Sequence[str], path: Path) -> pa.Table:
@@ -149,17 +142,13 @@ def read_json(path: Path) -> pa.Table:
 
     Strings, numbers and true or false become texts, lists of them lists of texts. Columns of anything else are kept as
     `OBJECT`, which is no text and no label.
-
-    Raises:
-        CorpusFormatError: If an object has a key twice, or rows are no objects.
-        ValueError: If it is not JSON.
     """
     columns: dict[str, list[Any]] = {}
     count = 0
     for count, row in enumerate(_json_rows(path), 1):
         if not isinstance(row, dict):
             raise CorpusFormatError(
-                f"{path}, row {count}: {str(row)[:40]!r}, expected an object with a key for each column."
+                f"{path}, row {count}: {str(row)[:40]!r}, expected an object with a key per column."
             )
         for name, value in row.items():
             column = columns.setdefault(name, [])
@@ -187,19 +176,18 @@ def _json_rows(path: Path) -> Iterator[Any]:
 
 
 def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        twice = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
-        raise CorpusFormatError(f"an object has the key {twice!r} twice, and it is not clear which one counts")
-    return found
+    names = [name for name, _ in pairs]
+    if twice := [name for name, count in Counter(names).items() if count > 1]:
+        raise CorpusFormatError(f"an object has the key {twice[0]!r} twice, and it is not clear which one counts")
+    return dict(pairs)
 
 
 def _rows_of_columns(value: Any) -> Iterable[Any]:
     """The rows of one object that holds columns (lists, or objects by row as pandas writes them); or a single row."""
     if not isinstance(value, dict) or not all(isinstance(column, list | dict) for column in value.values()):
         return [value]
-    columns = [list(column.values()) if isinstance(column, dict) else column for column in value.values()]
-    if len({len(column) for column in columns}) != 1:
+    columns = [[*column.values()] if isinstance(column, dict) else column for column in value.values()]
+    if len(set(map(len, columns))) != 1:
         return [value]
     return (dict(zip(value, cells, strict=True)) for cells in zip(*columns, strict=True))
 

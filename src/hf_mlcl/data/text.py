@@ -6,6 +6,7 @@ import json
 import os
 import re
 from collections.abc import Iterable
+from functools import partial
 from typing import Any, TypeVar
 
 import pyarrow.compute as pc
@@ -76,12 +77,12 @@ def tokenize(
     key = Hasher.hash([corpus._fingerprint, _tokenizer_key(tokenizer), max_length, clean, text_column, _RULES])
     with full_disk_named(os.path.dirname(corpus.cache_files[0]["filename"]) if corpus.cache_files else ""):
         return corpus.map(
-            _encode,
+            partial(_encode, tokenizer=tokenizer, max_length=max_length, clean=clean),
+            input_columns=[text_column],
             batched=True,
             num_proc=num_proc,
             remove_columns=[text_column],
             new_fingerprint=key,
-            fn_kwargs={"tokenizer": tokenizer, "max_length": max_length, "clean": clean, "text_column": text_column},
             desc="Tokenising",
         )
 
@@ -134,8 +135,8 @@ def _tokenizer_key(tokenizer: Any) -> str:
     return str(Hasher.hash([type(tokenizer).__name__, json.dumps(state, sort_keys=True), sides]))
 
 
-def _encode(batch: Any, tokenizer: Any, max_length: int, clean: bool, text_column: str) -> dict[str, Any]:
-    texts = [clean_text(text) for text in batch[text_column]] if clean else batch[text_column]
+def _encode(texts: list[str], tokenizer: Any, max_length: int, clean: bool) -> dict[str, Any]:
+    texts = [clean_text(text) for text in texts] if clean else texts
     encoded = dict(tokenizer(texts, truncation=True, max_length=max_length))
     return {**encoded, "length": [len(ids) for ids in encoded["input_ids"]]}
 

@@ -113,12 +113,7 @@ def image_transform(
     half of an image or more, perhaps mirrored, in its place: milder, and better for small images and few rows, though
     it may cut off objects whose labels stay.
 
-    Args:
-        size: Side of the square.
-        train: Augment.
-        num_ops: RandAugment's n: operations per image.
-        magnitude: RandAugment's m: their strength, up to 30.
-        augmentation: What `train` does to images.
+    `num_ops` and `magnitude` (up to 30) are RandAugment's n and m.
 
     Examples:
         >>> from PIL import Image

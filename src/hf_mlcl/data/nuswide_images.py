@@ -9,7 +9,6 @@ four addresses, ``null`` where there is none. Images get the names of the list b
 
 from __future__ import annotations
 
-import argparse
 import http.client
 import io
 import re
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlparse
 
+import typer
 from datasets.utils import tqdm
 from PIL import Image
 
@@ -231,16 +231,10 @@ def check_picture(data: bytes, longest: int) -> None:
         raise GoneError(f"a {form}, not the JPEG that it was")
 
 
-def main() -> None:
-    """The command line."""
-    parser = argparse.ArgumentParser("python -m hf_mlcl.data.nuswide_images", description=download_images.__doc__)
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("url_list", help="NUS-WIDE-urls.txt")
-    parser.add_argument("folder", help="gets Flickr/ and gone.tsv")
-    parser.add_argument("--workers", type=int, default=8, help="downloads at a time")
-    parser.add_argument("--per-second", type=float, default=10.0, help="requests per second of all together")
-    print(download_images(**vars(parser.parse_args())))
+def main(url_list: Path, folder: Path, workers: int = 8, per_second: float = 10.0) -> None:
+    """Fetch the images of NUS-WIDE-urls.txt that are not there yet into Flickr/ of a folder."""
+    print(download_images(url_list, folder, workers=workers, per_second=per_second))
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

@@ -105,8 +105,7 @@ def read_own_data(
     Every image is decoded once. Those that cannot be used are left out with a `CorpusWarning` that names them, if they
     are at most 1 % of all, and fewer than half of any label's; otherwise they are an error.
 
-    Splits that are missing are cut from the training rows (8 : 1 : 1) by iterative stratification, so that every label
-    keeps its share.
+    Splits that are missing are cut from the training rows (8 : 1 : 1) by `stratified_parts`.
 
     Args:
         source: A CSV, TSV, JSON, JSON Lines or Parquet file; a folder with files ``train.csv``, ``validation.csv``,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
@@ -29,6 +30,7 @@ EMPTY_WORDS = ("", "na", "n/a", "nan", "null", "none")
 """What an empty cell of a column of 0 and 1 may be written as; among names of labels they are names."""
 STRAYS_AT_MOST = 0.2
 """Share of other values up to which a column is taken for one of 0 and 1 with mistakes in it."""
+NUMBER = re.compile(r"\s*[-+]?(\d[\d_]*\.?\d*|\.\d+|inf)(e[-+]?\d+)?\s*", re.IGNORECASE)
 DELIMITERS = ("|", ";", ",", "\t", " ")
 
 Tables = Mapping[str, Table]
@@ -98,17 +100,9 @@ def content_column(
 def _mean_length(values: Sequence[Any]) -> float:
     """The mean length of texts; 0 for numbers, dates, flags and empty cells."""
     texts = [value for value in values if isinstance(value, str)]
-    if all(_flag(text) is not None or _is_empty(text) or _is_number(text) for text in texts):
+    if all(_flag(text) is not None or _is_empty(text) or NUMBER.fullmatch(text) for text in texts):
         return 0.0
     return float(np.mean([len(text) for text in texts]))
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def label_columns_of(tables: Tables, columns: Sequence[str], content: str, chosen: Sequence[str] | None) -> list[str]:
@@ -131,16 +125,13 @@ def label_columns_of(tables: Tables, columns: Sequence[str], content: str, chose
         nearly = [name for name, (ones, strays) in cells.items() if 0 < strays <= STRAYS_AT_MOST * (ones + strays)]
         if nearly and len(flags) + len(nearly) > 1:
             where = next(found for split, table in tables.items() if (found := _stray(table, split, nearly[0])))
-            raise CorpusFormatError(
-                f"Column {nearly[0]!r} is 0/1 but for {where}. Fix it, or name the columns that are labels: "
-                f"{option('label_columns')}."
-            )
+            way_out = f"Fix it, or name the columns that are labels: {option('label_columns')}"
+            raise CorpusFormatError(f"Column {nearly[0]!r} is 0/1 but for {where}. {way_out}.")
     found = (flags if len(flags) > 1 else []) or lists[:1]
     if not found:
         raise CorpusFormatError(
-            f"No labels were found among the columns {', '.join(columns)}. Expected: a column 'labels' with lists or "
-            f"with names separated by | ; , tabs or spaces; or a column of 0 and 1 for each label. Name them: "
-            f"{option('label_columns')}."
+            f"No labels were found among the columns {', '.join(columns)}. Expected: a column 'labels' of lists, or of "
+            f"names between | ; , tabs or spaces; or a column of 0 and 1 per label. Name them: {option('label_columns')}."
         )
     return found
 
@@ -197,10 +188,8 @@ def labels_of(tables: Tables, columns: Sequence[str], delimiter: str | None, not
     cells = {split: table.column(column).to_pylist() for split, table in tables.items()}
     if isinstance(inner, ClassLabel):
         how = "lists of labels" if isinstance(feature, List) else "one label per row"
-        ids = {
-            split: [sorted({*(row if isinstance(row, list) else [row])} - {None}) for row in rows]
-            for split, rows in cells.items()
-        }
+        listed = {split: [row if isinstance(row, list) else [row] for row in rows] for split, rows in cells.items()}
+        ids = {split: [sorted({*row} - {None}) for row in rows] for split, rows in listed.items()}
         return Labels(ids, list(inner.names), f"column {column!r}, {how}")
     if isinstance(feature, List):
         lists: Lists = {split: [_names(row or [], column) for row in rows] for split, rows in cells.items()}
@@ -216,11 +205,9 @@ def labels_of(tables: Tables, columns: Sequence[str], delimiter: str | None, not
         return Labels(ids, [*map(str, range(places))], f"column {column!r}, lists of 0 and 1, one place per label")
     names = sorted({name for found in lists.values() for row in found for name in row if name})
     if len(names) < 2:
-        raise CorpusFormatError(
-            f"Column {column!r} holds {len(names)} different labels ({', '.join(names) or 'none'}); at least 2 are "
-            f"needed. Name the right columns, {option('label_columns')}, or what separates the labels, "
-            f"{option('label_delimiter')}."
-        )
+        way_out = f"Name the columns, {option('label_columns')}, or what separates labels, {option('label_delimiter')}"
+        there = f"{len(names)} different labels ({', '.join(names) or 'none'}); at least 2 are needed"
+        raise CorpusFormatError(f"Column {column!r} holds {there}. {way_out}.")
     number = {name: index for index, name in enumerate(names)}
     ids = {split: [sorted({number[name] for name in row if name}) for row in found] for split, found in lists.items()}
     return Labels(ids, names, f"column {column!r}, {how}")
@@ -276,11 +263,9 @@ def _are_multi_hot(rows: Sequence[Sequence[str | None]], column: str) -> bool:
     if max(lengths, default=0) < 2 or not all(_flag(item) is not None for row in rows for item in row):
         return False
     if len(lengths) > 1 and max(lengths) > 2:  # no row can hold more than two of the labels 0 and 1
-        found = ", ".join(map(str, sorted(lengths)))
-        raise CorpusFormatError(
-            f"Column {column!r} holds lists of 0 and 1, but of different lengths ({found}). "
-            f"Expected one 0 or 1 for each label in every row, or lists of the labels that a row has."
-        )
+        found = f"lists of 0 and 1, but of different lengths ({', '.join(map(str, sorted(lengths)))})"
+        expected = "one 0 or 1 for each label in every row, or lists of the labels that a row has"
+        raise CorpusFormatError(f"Column {column!r} holds {found}. Expected {expected}.")
     return len(lengths) == 1
 
 
@@ -299,9 +284,8 @@ def _read_list(text: str, column: str) -> list[str | None]:
             values = [(ast.literal_eval(item), str(ast.get_source_segment(text, item))) for item in items]
             return _names([source if type(value) in (int, float) else value for value, source in values], column)
     except (AttributeError, ValueError, SyntaxError, RecursionError, MemoryError) as error:
-        raise CorpusFormatError(
-            f"Column {column!r} holds {text[:80]!r}, which looks like a list of labels but is none."
-        ) from error
+        what = f"{text[:80]!r}, which looks like a list of labels but is none"
+        raise CorpusFormatError(f"Column {column!r} holds {what}.") from error
 
 
 def _found_delimiter(texts: Sequence[str]) -> str | None:

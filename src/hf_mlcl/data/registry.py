@@ -64,10 +64,7 @@ def load_corpus(
         `train`, `validation` and `test`, each with a column `text` or `image` and a column `labels` with lists of ids.
 
     Raises:
-        ValueError: If an argument is not known.
-        CorpusFileError: If a file is missing, truncated, corrupt or hostile.
-        CorpusFormatError: If a row is malformed; the message names its file and line.
-        CorpusDownloadError: If a download fails; the message names the manual way.
+        CorpusError: If a file is missing, corrupt or hostile, a row malformed, or a download fails: its subclasses.
 
     Examples:
         >>> corpus = load_corpus("toy_text")

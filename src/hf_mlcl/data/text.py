@@ -51,22 +51,13 @@ def tokenize(
     num_proc: int | None = None,
     text_column: str = "text",
 ) -> AnyDataset:
-    """Replace a corpus's text by tokens, once: the next call with the same corpus and tokenizer opens the cache.
+    """Replace the texts of a `Dataset` or `DatasetDict` by tokens, once: the next call opens the cache.
 
     `datasets` finds a cache by hashing the function, and with it the tokenizer; but a fast tokenizer changes with its
     first use (it remembers how it truncated), so that the cache is missed. Here the key is made of what matters.
 
-    Args:
-        corpus: A `Dataset` or `DatasetDict`.
-        tokenizer: A transformers tokenizer.
-        max_length: Tokens to keep; the study keeps 220.
-        clean: Apply `clean_text` first.
-        num_proc: Processes.
-        text_column: Column with texts.
-
-    Returns:
-        The corpus with the tokenizer's outputs, and the column `length` that the Trainer's
-        `train_sampling_strategy="group_by_length"` looks for, in place of the text.
+    The study keeps 220 tokens; with `clean`, `clean_text` comes first. The column `length` is the one that the
+    Trainer's `train_sampling_strategy="group_by_length"` looks for.
     """
     if isinstance(corpus, DatasetDict):
         options: Any = {"clean": clean, "num_proc": num_proc, "text_column": text_column}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ from hf_mlcl.data.builder import CorpusBuilder, Plan
 from hf_mlcl.data.errors import Problems
 from hf_mlcl.data.facts import all_facts
 from hf_mlcl.data.sources import Member, SourceTree
-from hf_mlcl.data.splits import SPLITS, Example, Stream, covering_draw, partition
+from hf_mlcl.data.splits import SPLITS, Example, covering_draw, partition
 
 TOPICS = all_facts()["rcv1"].labels
 KEPT_TOPICS = 91
@@ -62,30 +63,26 @@ class Rcv1(CorpusBuilder):
         labels = kept_topics(table, part)
         if self.config.size == "small":
             part[pool] = partition(keys, topics, *(round(share * len(pool)) for share in SMALL_SHARES))
-        return Plan(labels, {split: self._items(table, part, code, set(labels)) for code, split in enumerate(SPLITS)})
+        streams = {split: partial(self._items, table, part, code, labels) for code, split in enumerate(SPLITS)}
+        return Plan(labels, streams)
 
-    def _items(self, table: TopicTable, part: NDArray[np.uint8], code: int, kept: set[str]) -> Stream:
-        def row_of(document: int) -> int | None:
-            row = table.row(document)
-            return row if row is not None and part[row] == code else None
+    def _items(self, table: TopicTable, part: NDArray[np.uint8], code: int, labels: Sequence[str]) -> Iterator[Example]:
+        left, kept = part == code, set(labels)
 
         def wanted(name: str) -> bool:
             item = ITEM.fullmatch(name)
-            return name.endswith(".xml") if item is None else row_of(int(item[1])) is not None
+            row = table.row(int(item[1])) if item else None
+            return name.endswith(".xml") if item is None else row is not None and bool(part[row] == code)
 
-        def stream() -> Iterator[Example]:
-            left = part == code
-            for member in self.sources.walk(wanted):
-                document, text = news_item(member)
-                row = row_of(document)
-                if row is not None and left[row]:
-                    left[row] = False  # a folder may hold the zip of a day and its unpacked files
-                    yield Example(str(document), text, tuple(name for name in table.names(row) if name in kept))
-            if left.any():
-                first = ", ".join(map(str, table.documents[left][:5]))
-                self.problems.add("items missing", f"{left.sum():,} of the {SPLITS[code]} split: {first} …")
-
-        return stream
+        for member in self.sources.walk(wanted):
+            document, text = news_item(member)
+            row = table.row(document)
+            if row is not None and left[row]:
+                left[row] = False  # a folder may hold the zip of a day and its unpacked files
+                yield Example(str(document), text, tuple(name for name in table.names(row) if name in kept))
+        if left.any():
+            first = ", ".join(map(str, table.documents[left][:5]))
+            self.problems.add("items missing", f"{left.sum():,} of the {SPLITS[code]} split: {first} …")
 
 
 def kept_topics(table: TopicTable, part: NDArray[np.uint8]) -> list[str]:

@@ -11,6 +11,7 @@ import hashlib
 import heapq
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -93,39 +94,32 @@ def partition(
     return part
 
 
-def pick(stream: Stream, part: NDArray[np.uint8] | NDArray[np.bool_], value: int) -> Stream:
-    """The examples of a stream whose place in `part` holds `value`."""
-    return lambda: (example for example, place in zip(stream(), part, strict=True) if place == value)
-
-
 def chain(*streams: Stream) -> Stream:
     """One stream after another."""
     return lambda: (example for stream in streams for example in stream())
 
 
-def _keys_and_labels(stream: Stream, seed: int) -> tuple[list[str], list[tuple[str, ...]]]:
-    """One pass over a stream. A digest stands for a key that may be a whole text: 92,000 blurbs need 8 MB, not 100."""
+def repartition(stream: Stream, train: float, validation: float, seed: int = SEED) -> dict[str, Stream]:
+    """Part a stream anew into train, validation and test by fractions, in two passes, without keeping its contents."""
+    # A digest stands for a key that may be a whole text: 92,000 blurbs need 8 MB, not 100.
     keys: list[str] = []
     labels: list[tuple[str, ...]] = []
     shared: dict[tuple[str, ...], tuple[str, ...]] = {}
     for example in stream():
         keys.append(f"{seeded_rank(example.key, seed):016x}")
         labels.append(shared.setdefault(example.labels, example.labels))
-    return keys, labels
-
-
-def repartition(stream: Stream, train: float, validation: float, seed: int = SEED) -> dict[str, Stream]:
-    """Part a stream anew into train, validation and test by fractions, in two passes, without keeping its contents."""
-    keys, labels = _keys_and_labels(stream, seed)
     part = partition(keys, labels, round(train * len(keys)), round(validation * len(keys)), seed)
-    return {name: pick(stream, part, value) for value, name in enumerate(SPLITS)}
+
+    def pick(value: int) -> Iterator[Example]:
+        return (example for example, place in zip(stream(), part, strict=True) if place == value)
+
+    return {name: partial(pick, value) for value, name in enumerate(SPLITS)}
 
 
 def draw(stream: Stream, fraction: float, seed: int = SEED) -> tuple[Stream, Stream]:
     """A seeded part of a stream that keeps every label where possible, and what is left of the stream."""
-    keys, labels = _keys_and_labels(stream, seed)
-    drawn = covering_draw(keys, labels, round(fraction * len(keys)), seed)
-    return pick(stream, drawn, 1), pick(stream, drawn, 0)
+    parts = repartition(stream, fraction, 0.0, seed)
+    return parts["train"], parts["test"]
 
 
 def stratified_parts(

@@ -143,22 +143,16 @@ def read_json(path: Path) -> pa.Table:
     Strings, numbers and true or false become texts, lists of them lists of texts. Columns of anything else are kept as
     `OBJECT`, which is no text and no label.
     """
-    columns: dict[str, list[Any]] = {}
-    count = 0
-    for count, row in enumerate(_json_rows(path), 1):
+    rows = list(_json_rows(path))
+    for number, row in enumerate(rows, 1):
         if not isinstance(row, dict):
             raise CorpusFormatError(
-                f"{path}, row {count}: {str(row)[:40]!r}, expected an object with a key per column."
+                f"{path}, row {number}: {str(row)[:40]!r}, expected an object with a key per column."
             )
-        for name, value in row.items():
-            column = columns.setdefault(name, [])
-            column.extend([None] * (count - 1 - len(column)))
-            column.append(_json_cell(value))
-    if not columns:
+    names = dict.fromkeys(name for row in rows for name in row)
+    if not names:
         raise CorpusFormatError(f"{path} is empty, or has no rows with anything in them.")
-    for column in columns.values():
-        column.extend([None] * (count - len(column)))
-    return pa.table({name: _json_column(values, name, path) for name, values in columns.items()})
+    return pa.table({name: _json_column([_json_cell(row.get(name)) for row in rows], name, path) for name in names})
 
 
 def _json_rows(path: Path) -> Iterator[Any]:

@@ -26,6 +26,7 @@ from transformers import AutoModelForSequenceClassification, TimmWrapperConfig
 
 from hf_mlcl.files import staged
 from hf_mlcl.hub.encoder import save_timm, save_tokenizer
+from hf_mlcl.metrics import DecisionRule
 from hf_mlcl.models import MLCLForImageClassification, MLCLForSequenceClassification, MLCLModel
 from hf_mlcl.models.backbones import feature_size
 
@@ -72,11 +73,10 @@ def export_classifier(
     """
     weight, bias = _one_linear_layer(classifier)
     config = classifier.config
-    names = [config.id2label[i] for i in range(config.num_labels)]
     if isinstance(config.backbone_config, TimmWrapperConfig):
         model = _timm_classifier(classifier, weight, bias)
         with staged(folder) as stage:
-            save_timm(model, config.backbone_config, stage, processor, labels=names)
+            save_timm(model, config.backbone_config, stage, processor, labels=config.label_names)
     elif config.pooling == "pooled":
         raise ValueError(f"A classifier of precomputed features has no counterpart in another library. {ELSEWHERE}")
     else:
@@ -163,6 +163,8 @@ def _text_classifier(classifier: Any, weight: Tensor, bias: Tensor) -> Any:
     thresholds = getattr(classifier.config, "thresholds", None)
     if thresholds is not None:
         config.thresholds = list(thresholds)  # for whoever wants to decide as the original does
+    if DecisionRule.of(classifier.config).single_label:
+        config.single_label = True
     try:
         model = AutoModelForSequenceClassification.from_config(config, trust_remote_code=False)
     except ValueError as error:

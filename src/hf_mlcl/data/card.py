@@ -234,7 +234,8 @@ def _draw_co_occurrence(axes: Axes, card: CorpusCard, order: Counts) -> None:
         axes.set_xlabel("labels, most frequent first", fontsize=8, color=MUTED)
         axes.set_ylabel("labels, most frequent first", fontsize=8, color=MUTED)
     axes.spines[:].set_visible(False)
-    bar = axes.get_figure().colorbar(image, ax=axes, shrink=0.6, pad=0.02, aspect=30)
+    assert axes.figure is not None
+    bar = axes.figure.colorbar(image, ax=axes, shrink=0.6, pad=0.02, aspect=30)
     ticks = np.array([0.0, 0.05, 0.2, 0.5, 1.0])
     bar.set_ticks(np.sqrt(ticks).tolist(), labels=[f"{tick:.0%}" for tick in ticks])
     for part in (axes, bar.ax):

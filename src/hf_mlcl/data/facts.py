@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -72,7 +72,7 @@ class CorpusFacts:
     small_sizes: SplitSizes | None = None
     labelled_sizes: SplitSizes | None = None
     options: Mapping[str, list[Any] | int] = field(default_factory=dict)
-    labels: Sequence[str] = ()
+    labels: list[str] = field(default_factory=list)
 
     def default_options(self) -> dict[str, Any]:
         """The default of each option."""

@@ -124,7 +124,7 @@ def label_columns_of(tables: Tables, columns: Sequence[str], content: str, chose
     if not lists or len(flags) > 1:
         nearly = [name for name, (ones, strays) in cells.items() if 0 < strays <= STRAYS_AT_MOST * (ones + strays)]
         if nearly and len(flags) + len(nearly) > 1:
-            where = next(found for split, table in tables.items() if (found := _stray(table, split, nearly[0])))
+            where = next(filter(None, (_stray(table, split, nearly[0]) for split, table in tables.items())))
             way_out = f"Fix it, or name the columns that are labels: {option('label_columns')}"
             raise CorpusFormatError(f"Column {nearly[0]!r} is 0/1 but for {where}. {way_out}.")
     found = (flags if len(flags) > 1 else []) or lists[:1]

@@ -89,7 +89,7 @@ def kept_topics(table: TopicTable, part: NDArray[np.uint8]) -> list[str]:
     """The study's 91 topics: with examples in every split, and of those the most frequent among the training ids."""
     code = np.repeat(part, np.diff(table.starts))
     counts = np.stack([np.bincount(table.topics[code == value], minlength=len(TOPICS)) for value in range(3)])
-    everywhere = np.flatnonzero((counts > 0).all(axis=0))
+    everywhere = np.flatnonzero((counts > 0).all(axis=0)).tolist()
     frequent = sorted(everywhere, key=lambda topic: (-(counts[0] + counts[1])[topic], TOPICS[topic]))[:KEPT_TOPICS]
     return sorted(TOPICS[topic] for topic in frequent)
 

@@ -221,10 +221,12 @@ def _draw_set_sizes(axes: Axes, card: CorpusCard, order: Counts) -> None:
 
 
 def _draw_co_occurrence(axes: Axes, card: CorpusCard, order: Counts) -> None:
+    from matplotlib.colors import PowerNorm
+
     shares = card.conditional()[np.ix_(order, order)]
     np.fill_diagonal(shares, np.nan)
     # The square root opens up the small shares, which are most of them.
-    image = axes.imshow(np.sqrt(shares), cmap="Blues", vmin=0, vmax=1, interpolation="nearest")
+    image = axes.imshow(shares, cmap="Blues", norm=PowerNorm(0.5, 0, 1), interpolation="nearest")
     axes.set_facecolor("#eeeeee")
     if len(order) <= NAMED_LABELS:
         names = [card.label_names[i] for i in order]
@@ -235,9 +237,7 @@ def _draw_co_occurrence(axes: Axes, card: CorpusCard, order: Counts) -> None:
         axes.set_ylabel("labels, most frequent first", fontsize=8, color=MUTED)
     axes.spines[:].set_visible(False)
     assert axes.figure is not None
-    bar = axes.figure.colorbar(image, ax=axes, shrink=0.6, pad=0.02, aspect=30)
-    ticks = np.array([0.0, 0.05, 0.2, 0.5, 1.0])
-    bar.set_ticks(np.sqrt(ticks).tolist(), labels=[f"{tick:.0%}" for tick in ticks])
+    bar = axes.figure.colorbar(image, ax=axes, ticks=[0, 0.05, 0.2, 0.5, 1], format="{x:.0%}", shrink=0.6, aspect=30)
     for part in (axes, bar.ax):
         part.tick_params(length=0, labelsize=8, labelcolor=INK)
     bar.outline.set_visible(False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import errno
 import hashlib
 import importlib
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from hf_mlcl.data.errors import CorpusFileError, CorpusWarning, Problems, full_disk_named
 from hf_mlcl.data.facts import CorpusFacts, all_facts
+from hf_mlcl.errors import unknown_name
 
 if TYPE_CHECKING:
     from datasets import DatasetDict
@@ -187,8 +187,7 @@ def corpus_facts(name: str) -> CorpusFacts:
     """
     facts = all_facts()
     if name not in facts:
-        ordered = sorted(facts, key=lambda known: -difflib.SequenceMatcher(None, str(name), known).ratio())
-        raise ValueError(f"There is no corpus {name!r}. Known, nearest first: {', '.join(ordered)}.")
+        raise ValueError(unknown_name("corpus", name, facts))
     return facts[name]
 
 

@@ -69,7 +69,8 @@ class CorpusBuilder(GeneratorBasedBuilder):  # type: ignore[misc]
 
     def option(self, name: str) -> Any:
         """The value of one of the corpus's options."""
-        return {**self.FACTS.default_options(), **self.config.options}[name]
+        values = self.FACTS.options[name]
+        return self.config.options.get(name, values[0] if isinstance(values, list) else values)
 
     def download(self, name: str) -> str:
         """Fetch one of the official files and return where it is."""

@@ -74,10 +74,6 @@ class CorpusFacts:
     options: Mapping[str, list[Any] | int] = field(default_factory=dict)
     labels: list[str] = field(default_factory=list)
 
-    def default_options(self) -> dict[str, Any]:
-        """The default of each option."""
-        return {name: values[0] if isinstance(values, list) else values for name, values in self.options.items()}
-
     def description(self) -> str:
         """The text for `DatasetInfo.description`."""
         if self.study is None:

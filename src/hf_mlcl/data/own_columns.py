@@ -131,7 +131,7 @@ def label_columns_of(tables: Tables, columns: Sequence[str], content: str, chose
     if not found:
         raise CorpusFormatError(
             f"No labels were found among the columns {', '.join(columns)}. Expected: a column 'labels' of lists, or of "
-            f"names between | ; , tabs or spaces; or columns of 0 and 1, one per label: {option('label_columns')}."
+            f"names between | ; , tabs or spaces; or columns of 0 and 1. Name them: {option('label_columns')}."
         )
     return found
 

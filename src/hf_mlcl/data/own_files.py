@@ -31,6 +31,7 @@ SPLIT_NAMES = {
     "validation": ("validation", "valid", "val", "dev"),
     "test": ("test", "testing", "eval"),
 }
+TABLES = {"csv": read_csv, "json": read_json}
 LOOKED_AT = 1000
 """Rows that tell what a column holds."""
 
@@ -125,9 +126,7 @@ def _read_file(path: Path) -> Table:
         raise CorpusFileError(f"{path} ends in {path.suffix or 'nothing'!r}; expected one of {', '.join(READERS)}.")
     problem = f"{path} cannot be read as {reader.upper()}"
     try:
-        rows = (
-            _read_parquet(path) if reader == "parquet" else Dataset((read_csv if reader == "csv" else read_json)(path))
-        )
+        rows = _read_parquet(path) if reader == "parquet" else Dataset(TABLES[reader](path))
     except CorpusError as error:
         if str(path) in str(error):
             raise

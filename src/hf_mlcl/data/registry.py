@@ -162,7 +162,7 @@ def chosen_options(corpus: str, size: str, options: Mapping[str, Any]) -> dict[s
         if OPTIONS_OF_SIZE.get(name, size) != size:
             about = f"it is about size={OPTIONS_OF_SIZE[name]!r}"
             raise ValueError(f"{name}={value!r} has no use for size={size!r}: {about}. Leave it out.")
-    return {name: value for name, value in sorted(options.items()) if value != facts.default_options()[name]}
+    return {name: value for name, value in sorted(options.items()) if value != default_options(corpus, size)[name]}
 
 
 def default_options(corpus: str, size: str = "full") -> dict[str, Any]:
@@ -174,8 +174,8 @@ def default_options(corpus: str, size: str = "full") -> dict[str, Any]:
     """
     from hf_mlcl.data.builder import OPTIONS_OF_SIZE
 
-    defaults = corpus_facts(corpus).default_options()
-    return {name: value for name, value in defaults.items() if OPTIONS_OF_SIZE.get(name, size) == size}
+    known = {name: v for name, v in corpus_facts(corpus).options.items() if OPTIONS_OF_SIZE.get(name, size) == size}
+    return {name: values[0] if isinstance(values, list) else values for name, values in known.items()}
 
 
 def corpus_facts(name: str) -> CorpusFacts:

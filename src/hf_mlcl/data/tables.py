@@ -56,9 +56,7 @@ def column_names(cells: Sequence[str], where: str) -> list[str]:
     """The names in a header without the blanks around them, each of which may be there once."""
     names = [cell.strip() or f"Unnamed: {place}" for place, cell in enumerate(cells)]  # as pandas calls them
     if twice := [name for name, count in Counter(names).items() if count > 1]:
-        raise CorpusFormatError(
-            f"{where} has more than one column {', '.join(map(repr, twice))}. Rename or delete one."
-        )
+        raise CorpusFormatError(f"{where} has more than one column {twice[0]!r}. Rename or delete one.")
     return names
 
 

@@ -8,7 +8,7 @@ import torch
 from datasets import Dataset, concatenate_datasets
 
 from hf_mlcl.data import length_grouped_sampler
-from hf_mlcl.data.batching import row_lengths
+from hf_mlcl.data.text import row_lengths
 
 
 @pytest.fixture(scope="module")

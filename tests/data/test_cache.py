@@ -13,7 +13,6 @@ from copies import Copy
 from data import official
 from hf_mlcl.data import CorpusFileError, load_corpus
 from hf_mlcl.data.builder import CorpusBuilder
-from hf_mlcl.data.errors import Problems
 
 
 @pytest.fixture
@@ -173,11 +172,11 @@ def test_a_full_disk_is_named_and_nothing_half_written_is_trusted(folder, tmp_pa
 def test_a_full_disk_is_named_when_what_was_left_out_is_noted(folder, tmp_path, monkeypatch):
     cache = tmp_path / "cache"
 
-    def fails(*args):
+    def fails(*args, **kwargs):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Problems, "to_json", fails)
+        patch.setattr("hf_mlcl.data.builder.json.dump", fails)
         with pytest.raises(CorpusFileError, match=rf"The disk of {cache} is full"):
             load_corpus("aapd", data_dir=folder, cache_dir=cache)
     assert not list(cache.rglob("dataset_info.json"))

@@ -7,13 +7,14 @@ import hashlib
 import io
 import json
 import threading
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from data import official
-from hf_mlcl.data import CorpusDownloadError, CorpusFileError, download, load_corpus
+from hf_mlcl.data import CorpusDownloadError, CorpusFileError, corpus_facts, download, load_corpus
 from hf_mlcl.data.corpora import semeval2018
 from hf_mlcl.data.download import fetch
 from hf_mlcl.data.facts import RemoteFile
@@ -188,8 +189,7 @@ def semeval_server(server, monkeypatch):
     body = "ID\tTweet\tanger\tjoy\n1\thm\t1\t0\n"
     server.files = {f"E-c/2018-E-c-En-{part}.txt": body for part in ("train", "dev", "test-gold")}
     remote = (RemoteFile("SemEval2018-Task1-all-data.zip", server.url),)
-    facts = type(semeval2018.FACTS)(**{**vars(semeval2018.FACTS), "files": remote})
-    monkeypatch.setattr(semeval2018.Semeval2018, "FACTS", facts)
+    monkeypatch.setattr(semeval2018.Semeval2018, "FACTS", replace(corpus_facts("semeval2018"), files=remote))
     return server
 
 

@@ -11,8 +11,8 @@ import pytest
 from PIL import Image
 
 from data import official
-from hf_mlcl.data import CorpusFileError, CorpusFormatError
-from hf_mlcl.data.nuswide_images import Pace, UnclearError, download_images, picture_defect, read_list
+from hf_mlcl.data import CorpusFileError, CorpusFormatError, nuswide_images
+from hf_mlcl.data.nuswide_images import UnclearError, check_picture, download_images, read_list
 
 
 def picture(side=60, kind="JPEG"):
@@ -138,18 +138,13 @@ def test_only_what_is_wanted_is_fetched_and_load_corpus_finds_it(server, tmp_pat
     assert [len(data) for data in corpus.values()] == [10, 4, 4]
 
 
-def test_requests_keep_their_distance_whatever_the_number_of_threads():
-    now, turns = [0.0], []
-    pace = Pace(5, clock=lambda: now[0], sleep=lambda seconds: turns.append(now[0] + seconds))
-    for _ in range(4):
-        pace.wait()
-    assert turns == pytest.approx([0.2, 0.4, 0.6])
-    now[0] = 10.0
-    pace.wait()  # after a rest nobody waits
-    assert len(turns) == 3
-    pace.pause(7)
-    pace.wait()
-    assert turns[-1] == pytest.approx(17)
+def test_requests_keep_their_distance_whatever_the_number_of_workers(server, tmp_path, monkeypatch):
+    waits = []
+    monkeypatch.setattr(nuswide_images.time, "sleep", waits.append)
+    server.answers |= {f"/{1000 + n}_m.jpg": picture() for n in range(5)} | {"/1005_m.jpg": [429, picture()]}
+    urls = write_list(tmp_path, [line(server, n, f"{1000 + n}_m.jpg") for n in range(6)])
+    assert download_images(urls, tmp_path, workers=3, per_second=10).fetched == 6
+    assert waits == [pytest.approx(0.3)] * 7  # three workers, each of which asks every 0.3 seconds
 
 
 def test_names_with_spaces_slashes_and_either_order_of_columns_are_read(tmp_path):
@@ -184,5 +179,5 @@ def test_a_malformed_line_is_named_and_nothing_is_written_elsewhere(tmp_path, wr
 
 def test_a_truncated_picture_is_none():
     with pytest.raises(UnclearError, match="no picture, or half of one"):
-        picture_defect(picture()[:-200], 500)
-    assert picture_defect(picture(), 500) is None
+        check_picture(picture()[:-200], 500)
+    check_picture(picture(), 500)

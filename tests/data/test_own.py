@@ -85,7 +85,7 @@ def test_every_layout_gives_the_same_rows_and_says_how_labels_were_found(form, e
     data = read_own_data(write(tmp_path, form, ending))
     assert found(data) == sorted(examples())
     assert data.labels_found == said
-    assert (data.kind, data.content_column) == ("text", "text")
+    assert (data.modality, data.content_column) == ("text", "text")
 
 
 def test_rows_without_splits_are_stratified_in_eight_one_one(tmp_path):
@@ -314,7 +314,7 @@ def test_a_folder_of_images_with_metadata_is_read(form, tmp_path):
         table["labels"] = ["|".join(row) for row in chosen]
     table.to_csv(tmp_path / "pictures" / "metadata.csv", index=False)
     data = read_own_data(tmp_path / "pictures")
-    assert data.kind == "image"
+    assert data.modality == "image"
     got = {
         row["image"].getpixel((0, 0))[0] // 12: [data.label_names[i] for i in row["labels"]]
         for split in data.splits.values()
@@ -328,7 +328,7 @@ def test_a_table_with_paths_of_images_beside_it_is_read(tmp_path):
     table = pd.DataFrame({"path": [f"pictures/{i}.png" for i in range(20)], "tags": ["a|b", "b"] * 10})
     table.to_csv(tmp_path / "pictures.csv", index=False)
     data = read_own_data(tmp_path / "pictures.csv")
-    assert data.kind == "image"
+    assert data.modality == "image"
     assert data.splits["train"][0]["image"].size == (8, 8)
 
 
@@ -343,7 +343,7 @@ def test_a_folder_with_a_subfolder_a_class_is_read(tmp_path):
     for name in ("cat", "dog"):
         images(tmp_path / name, count=10)
     data = read_own_data(tmp_path)
-    assert (data.kind, data.label_names) == ("image", ["cat", "dog"])
+    assert (data.modality, data.label_names) == ("image", ["cat", "dog"])
     assert all(len(row["labels"]) == 1 for row in data.splits["train"])
 
 
@@ -411,10 +411,6 @@ def test_what_is_wrong_is_named(case, tmp_path):
         ("notes.docx", r"ends in '\.docx'; expected one of \.csv"),
         ("empty", r"holds neither train\.csv"),
         ("broken.parquet", "cannot be read as PARQUET"),
-        (
-            "open_quote.csv",
-            r"open_quote\.csv cannot be read as CSV: line 1: a quote that is opened in this row is never closed",
-        ),
         ("cut_off.csv.gz", r"cut_off\.csv\.gz is truncated or corrupt.*Compressed file ended"),
     ],
 )
@@ -422,7 +418,6 @@ def test_sources_that_cannot_be_read_say_why(source, message, tmp_path):
     (tmp_path / "empty").mkdir()
     for name in ("notes.docx", "broken.parquet"):
         (tmp_path / name).write_text("nothing")
-    (tmp_path / "open_quote.csv").write_text('"text,tags\n' + "a text,a\n" * 20_000)
     (tmp_path / "cut_off.csv.gz").write_bytes(gzip.compress(b"text,tags\na text,a\n")[:-9])
     with pytest.raises(CorpusFileError, match=message):
         read_own_data(tmp_path / source)

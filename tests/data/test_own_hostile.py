@@ -10,7 +10,7 @@ import json
 import pandas as pd
 import pytest
 
-from hf_mlcl.data import CorpusError, read_own_data, tables
+from hf_mlcl.data import CorpusError, read_own_data, sources
 from hf_mlcl.data.own import content_of
 
 ROWS = [(f"story {i}", "ab"[i % 2]) for i in range(12)]
@@ -75,6 +75,11 @@ BAD = {
     "a row too short": ("data.csv", row_3("story\n3"), "line 5: 1 cells, but the header names 2 columns"),
     "all rows too long": ("data.csv", PLAIN.replace(",a", ",x,a").replace(",b", ",x,b").encode(), "line 2: 3 cells"),
     "an unclosed quote": ("data.csv", row_3('"story 3'), "line 5: a quote .* is never closed"),
+    "a quote that opens in the header": (
+        "data.csv",
+        b'"text,labels\n' + b"a text,a\n" * 20_000,
+        "line 1: a quote that is",
+    ),
     "text after a quote": ("data.csv", row_3('"story" 3'), "line 5: ',' expected after '\"'"),
     "a column twice": ("data.csv", PLAIN.replace("text,labels", "text, text").encode(), "more than one column 'text'"),
     "an empty file": ("data.csv", b"", "is empty"),
@@ -126,7 +131,7 @@ def test_a_text_longer_than_the_csv_module_allows_for_is_read_and_its_limit_left
 
 
 def test_a_compressed_bomb_is_stopped_by_what_it_unpacks_to(tmp_path, monkeypatch):
-    monkeypatch.setattr(tables, "FREE_BYTES", 10_000)
+    monkeypatch.setattr(sources, "FREE_BYTES", 10_000)
     (tmp_path / "bomb.csv.gz").write_bytes(gzip.compress(PLAIN.encode() + b"a" * 4_000_000))
     with pytest.raises(CorpusError, match=r"bomb\.csv\.gz.*archive bomb"):
         read_own_data(tmp_path / "bomb.csv.gz")

@@ -151,7 +151,7 @@ def test_paths_may_be_relative_absolute_or_without_an_ending(place, column, pict
     path = write_table(tmp_path / "data.csv", paths)
     path.write_text(path.read_text().replace("file_name", column))
     data = read_own_data(path, cut=False)
-    assert (data.kind, data.content_column, len(data.splits["train"])) == ("image", column, COUNT)
+    assert (data.modality, data.content_column, len(data.splits["train"])) == ("image", column, COUNT)
     assert data.splits["train"][5]["image"].size == (16, 12)
     assert content_of(path, "image")[4:6] == [str(tmp_path / "own" / "4.jpg"), str(tmp_path / "own" / "5")]
 
@@ -160,12 +160,12 @@ def test_files_without_any_ending_are_images_under_a_usual_name(folder):
     for i in range(COUNT):
         (folder / f"{i}.jpg").rename(folder / str(i))
     path = write_table(folder / "data.csv", range(COUNT))
-    assert read_own_data(path).kind == "image"
+    assert read_own_data(path).modality == "image"
     (folder / "notes").mkdir()
     for i in range(12):
         (folder / "notes" / str(i)).write_text("a note")
     write_table(folder / "notes.csv", [f"notes/{i}" for i in range(12)])
-    assert read_own_data(folder / "notes.csv", cut=False).kind == "text"
+    assert read_own_data(folder / "notes.csv", cut=False).modality == "text"
 
 
 def test_a_cell_without_a_path_is_a_bad_image(folder):

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hf_mlcl.data.splits import Example, chain, covering_draw, draw, halves, partition, repartition, scaled, seeded_rank
+from hf_mlcl.data.splits import Example, chain, covering_draw, draw, halves, partition, repartition, seeded_rank
 
 keys = st.lists(st.text(max_size=8), unique=True, max_size=40)
 
@@ -67,11 +67,6 @@ def test_a_partition_keeps_rare_labels_in_train_first_then_in_validation():
     assert np.bincount(part).tolist() == [10, 20, 70]
     assert part[97] == 0
     assert sorted(part[98:]) == [0, 1]
-
-
-def test_the_studys_sizes_are_exact_on_the_official_number_of_examples():
-    assert scaled(4_350, 55_840, 55_840) == 4_350
-    assert scaled(4_950, 23_149, 23_149) == 4_950
 
 
 def stream():

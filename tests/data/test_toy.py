@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import astuple
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score
 from sklearn.multiclass import OneVsRestClassifier
 
-from hf_mlcl.data import encode_labels
+from hf_mlcl.data import corpus_facts, encode_labels
 from hf_mlcl.data.corpora import toy_images, toy_text
 
 TOYS = ("toy_text", "toy_images")
@@ -24,8 +25,7 @@ def targets(data):
 @pytest.mark.parametrize("name", TOYS)
 def test_it_builds_with_its_stated_sizes(load, name):
     corpus = load(name)
-    facts = {"toy_text": toy_text, "toy_images": toy_images}[name].FACTS
-    assert [len(data) for data in corpus.values()] == [facts.sizes.train, facts.sizes.validation, facts.sizes.test]
+    assert [len(data) for data in corpus.values()] == list(astuple(corpus_facts(name).sizes))
 
 
 @pytest.mark.parametrize("name", TOYS)

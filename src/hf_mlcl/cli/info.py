@@ -98,7 +98,7 @@ def show_corpora(name: str | None, as_json: bool) -> None:
         every.append(
             {
                 "name": known,
-                "kind": facts.kind,
+                "kind": facts.modality,
                 "rows": f"{sizes.train:,} / {sizes.validation:,} / {sizes.test:,}"
                 if sizes
                 else facts.study.sizes

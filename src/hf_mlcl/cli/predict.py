@@ -126,8 +126,9 @@ def expand(given: str, kind: str, text_column: str | None = None) -> Iterable[st
         >>> list(expand("an ordinary text", "text"))
         ['an ordinary text']
     """
-    from hf_mlcl.data.own import IMAGE_ENDINGS, READERS, content_of
-    from hf_mlcl.data.tables import OPENERS
+    from hf_mlcl.data.own import content_of
+    from hf_mlcl.data.own_files import IMAGE_ENDINGS, READERS
+    from hf_mlcl.data.sources import OPENERS
 
     if not given.strip():
         raise ValueError("An empty text has no labels: give a text, a file, a folder, or - for standard input.")

@@ -32,13 +32,9 @@ class TextCollator:
         label_column: Column with lists of label ids.
 
     Examples:
-        >>> class Padder:  # any transformers tokenizer
-        ...     model_input_names = ["input_ids"]
-        ...     def pad(self, rows, pad_to_multiple_of=None, return_tensors="pt", padding=True):
-        ...         longest = max(len(ids) for ids in rows["input_ids"])
-        ...         return {"input_ids": torch.tensor([ids + [0] * (longest - len(ids)) for ids in rows["input_ids"]])}
+        >>> from hf_mlcl.data import word_tokenizer
         >>> rows = [{"input_ids": [5, 6], "labels": [2]}, {"input_ids": [7], "labels": []}]
-        >>> batch = TextCollator(Padder(), num_labels=3)(rows)
+        >>> batch = TextCollator(word_tokenizer(["a cat"]), num_labels=3)(rows)
         >>> batch["input_ids"].tolist(), batch["labels"].tolist()
         ([[5, 6], [7, 0]], [[0.0, 0.0, 1.0], [0.0, 0.0, 0.0]])
     """
@@ -50,14 +46,16 @@ class TextCollator:
 
     def __call__(self, rows: Sequence[Row]) -> dict[str, Tensor]:
         """Make a batch."""
-        inputs = [name for name in (*self.tokenizer.model_input_names, "token_type_ids") if name in rows[0]]
+        inputs = [
+            name for name in dict.fromkeys((*self.tokenizer.model_input_names, "token_type_ids")) if name in rows[0]
+        ]
         if not inputs:
             raise ValueError(
                 f"The rows have the columns {', '.join(rows[0])}, but none of the tokenizer's inputs "
                 f"({', '.join(self.tokenizer.model_input_names)}). Tokenise the corpus first: "
                 f"hf_mlcl.data.tokenize(corpus, tokenizer)."
             )
-        unpadded = {name: [row[name] for row in rows] for name in dict.fromkeys(inputs)}
+        unpadded = {name: [row[name] for row in rows] for name in inputs}
         batch = self.tokenizer.pad(unpadded, pad_to_multiple_of=self.pad_to_multiple_of, return_tensors="pt")
         return {**batch, **_labels(rows, self.num_labels, self.label_column)}
 

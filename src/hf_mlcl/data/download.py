@@ -10,7 +10,6 @@ import os
 import socket
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -28,11 +27,11 @@ from hf_mlcl.files import whole_file
 CHUNK = 1 << 20
 TIMEOUT_SECONDS = 30
 ATTEMPTS = 3
-"""Tries a file; each goes on where the one before broke off."""
+"""Attempts per file; each goes on where the one before broke off."""
 
 
 def fetch(file: RemoteFile, folder: str | os.PathLike[str], manual: str) -> str:
-    """Download a file once; later calls return it at once.
+    """Download a file once; later calls return its path at once.
 
     The data goes to `<name>.part` and gets its name only when it is complete and its checksum right, so a broken
     download is never taken for a file, and the next call goes on where it stopped. Where the publisher states no
@@ -41,17 +40,7 @@ def fetch(file: RemoteFile, folder: str | os.PathLike[str], manual: str) -> str:
     `datasets.DownloadManager` starts a broken file again from its first byte, which is why it is not used for this:
     COCO's training images are 13 GB.
 
-    Args:
-        file: What to get.
-        folder: Where to keep it.
-        manual: What to tell the user when it is not available.
-
-    Returns:
-        The path of the file.
-
-    Raises:
-        CorpusDownloadError: If the address cannot be reached or gives other data than it should.
-        CorpusFileError: If the disk is full, or the file that is there is not the one it should be.
+    An error ends with `manual`, which says how to get the file by hand.
     """
     target = Path(folder) / file.name
     if target.exists():
@@ -69,13 +58,11 @@ def fetch(file: RemoteFile, folder: str | os.PathLike[str], manual: str) -> str:
                 with full_disk_named(target.parent):
                     _receive(file, part)
                 break
-            except CorpusFileError:  # of a full disk: it does not help to try again
-                raise
-            except (urllib.error.URLError, http.client.HTTPException, OSError) as error:
+            except (http.client.HTTPException, OSError) as error:
                 refused = isinstance(error, urllib.error.HTTPError) and error.code < 500
                 if attempt == ATTEMPTS or refused:
                     raise _failed(file, f"{type(error).__name__}: {error}", manual) from error
-        mismatch, sha256 = _mismatch(file, part, _first_use(target))
+        mismatch, sha256 = _mismatch(file, part, target)
         if mismatch:
             part.unlink()
             raise _failed(file, f"{mismatch}; what was received has been deleted", manual)
@@ -100,10 +87,9 @@ def hub_is_reachable(timeout: float = 5.0) -> bool:
     address = urlparse(hub.ENDPOINT)
     if address.scheme in urllib.request.getproxies():  # only the proxy knows
         return True
+    port = address.port or (80 if address.scheme == "http" else 443)
     try:
-        with socket.create_connection(
-            (address.hostname or "", address.port or (80 if address.scheme == "http" else 443)), timeout=timeout
-        ):
+        with socket.create_connection((address.hostname or "", port), timeout=timeout):
             return True
     except OSError:
         return False
@@ -140,7 +126,7 @@ def _check_still_the_same(file: RemoteFile, target: Path) -> None:
     known, status = _first_use(target), target.stat()
     if (known.get("size"), known.get("mtime_ns")) == (status.st_size, status.st_mtime_ns):
         return
-    mismatch, sha256 = _mismatch(file, target, known)
+    mismatch, sha256 = _mismatch(file, target, target)
     if mismatch:
         raise CorpusFileError(
             f"{target} is not the file that {file.url} gave: {mismatch}. Move it away, and call again."
@@ -148,41 +134,34 @@ def _check_still_the_same(file: RemoteFile, target: Path) -> None:
     _write_first_use(file, target, sha256)
 
 
-def _mismatch(file: RemoteFile, path: Path, known: Mapping[str, Any]) -> tuple[str | None, str]:
+def _mismatch(file: RemoteFile, path: Path, target: Path) -> tuple[str | None, str]:
     """How a file differs from its publisher's checksum, or else from that of its first use; and its SHA-256."""
-    digests = {"sha256": hashlib.sha256(), "md5": hashlib.md5(usedforsecurity=False)}
-    needed = [name for name in digests if name == "sha256" or file.md5 is not None]
+    digests = {"sha256": hashlib.sha256(), **({"md5": hashlib.md5(usedforsecurity=False)} if file.md5 else {})}
     with open(path, "rb") as stream:
         while chunk := stream.read(CHUNK):
-            for name in needed:
-                digests[name].update(chunk)
-    sha256 = digests["sha256"].hexdigest()
+            for digest in digests.values():
+                digest.update(chunk)
+    found = {name: digest.hexdigest() for name, digest in digests.items()}
     for name, expected in (("sha256", file.sha256), ("md5", file.md5)):
-        if expected is not None and digests[name].hexdigest() != expected:
-            return f"its {name} is {digests[name].hexdigest()}, expected {expected}", sha256
-    stated = file.sha256 or file.md5
-    if not stated and known.get("sha256") not in (None, sha256):
+        if expected is not None and found[name] != expected:
+            return f"its {name} is {found[name]}, expected {expected}", found["sha256"]
+    known = _first_use(target)
+    if not (file.sha256 or file.md5) and known.get("sha256") not in (None, found["sha256"]):
         return (
-            f"its sha256 is {sha256}, but was {known['sha256']} at its first use on {known.get('since')}. If the "
-            f"publisher has changed it and you trust the new one, delete {_record(_final(path))}"
-        ), sha256
-    return None, sha256
-
-
-def _final(path: Path) -> Path:
-    return path.with_name(path.name.removesuffix(".part"))
+            f"its sha256 is {found['sha256']}, but was {known['sha256']} at its first use on {known.get('since')}. If "
+            f"the publisher has changed it and you trust the new one, delete {_record(target)}"
+        ), found["sha256"]
+    return None, found["sha256"]
 
 
 def _receive(file: RemoteFile, part: Path) -> None:
     """Fetch what is missing of a file. A validator beside it makes sure that both pieces are of the same version."""
     validator_file = part.with_name(part.name + ".json")
-    have = part.stat().st_size if part.exists() else 0
+    have = part.stat().st_size if part.exists() and validator_file.exists() else 0
     request = urllib.request.Request(file.url, headers={"User-Agent": "hf-mlcl"})
-    if have and validator_file.exists():
+    if have:
         request.add_header("Range", f"bytes={have}-")
         request.add_header("If-Range", json.loads(validator_file.read_text()))
-    else:
-        have = 0
     with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as response:
         if response.status != 206:  # the whole file comes, because it is the first time or because it has changed
             have = 0

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import errno
-import json
 import logging
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -18,20 +17,15 @@ NAMED_AT_MOST = 20
 
 
 class CorpusError(Exception):
-    """Base of everything that goes wrong with a corpus's files."""
-
-
-class CorpusFileError(CorpusError):
-    """A file is missing, truncated, corrupt or hostile; `path` is that file where it is known.
-
-    Args:
-        message: What happened and how to fix it.
-        path: The file at fault, so that a bad download can be discarded.
-    """
+    """Base of everything that goes wrong with a corpus's files; `path` is the file at fault, where it is known."""
 
     def __init__(self, message: str, path: str | None = None) -> None:
         super().__init__(message)
         self.path = path
+
+
+class CorpusFileError(CorpusError):
+    """A file is missing, truncated, corrupt or hostile."""
 
 
 class CorpusFormatError(CorpusError):
@@ -48,18 +42,11 @@ class CorpusWarning(UserWarning):
 
 @contextmanager
 def full_disk_named(where: str | os.PathLike[str]) -> Iterator[None]:
-    """Say which folder is full when a file cannot be written: "No space left on device" alone names none.
-
-    Args:
-        where: The folder that is written to.
-
-    Raises:
-        CorpusFileError: If the disk, or what one may use of it, is full.
-    """
+    """Say which folder is full when a file cannot be written: "No space left on device" alone names none."""
     try:
         yield
-    except Exception as error:  # datasets wraps what the disk says
-        causes = (error, error.__cause__, error.__context__)
+    except Exception as error:
+        causes = (error, error.__cause__, error.__context__)  # datasets wraps what the disk says
         if not any(isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT) for cause in causes):
             raise
         raise CorpusFileError(
@@ -70,14 +57,10 @@ def full_disk_named(where: str | os.PathLike[str]) -> Iterator[None]:
 
 @dataclass
 class Problems:
-    """What was left out of a corpus while it was built.
+    """What was left out of a corpus while it was built, as (what happened, place and reason).
 
     One bad image among 82,000 should not cost a night's run, but nobody should train on less than they think either:
     each problem is logged when it occurs, and all are named once more at the end. With `strict` the first one raises.
-
-    Args:
-        strict: Raise at the first problem instead of collecting it.
-        found: The problems so far, as (kind, place and reason).
 
     Examples:
         >>> problems = Problems()
@@ -90,29 +73,17 @@ class Problems:
     strict: bool = False
     found: list[tuple[str, str]] = field(default_factory=list)
 
-    def add(self, kind: str, detail: str) -> None:
+    def add(self, what: str, detail: str) -> None:
         """Note one problem, or raise it when strict."""
         if self.strict:
-            raise CorpusFormatError(f"{kind}: {detail}. Fix the file, or load with strict=False to go on without it.")
-        logger.warning("%s: %s", kind, detail)
-        self.found.append((kind, detail))
+            raise CorpusFormatError(f"{what}: {detail}. Fix the file, or load with strict=False to go on without it.")
+        logger.warning("%s: %s", what, detail)
+        self.found.append((what, detail))
 
     def summary(self, corpus: str) -> str:
-        """The closing report: how many of each kind, then their names."""
-        kinds = ", ".join(f"{count} {kind}" for kind, count in Counter(kind for kind, _ in self.found).items())
-        details = [detail for _, detail in self.found]
-        named = "\n  ".join(details[:NAMED_AT_MOST])
-        more = f"\n  … and {len(details) - NAMED_AT_MOST} more" if len(details) > NAMED_AT_MOST else ""
-        plural = "problem" if len(details) == 1 else "problems"
-        opening = f"{corpus} was built with {len(details)} {plural} (strict=True raises at the first)"
-        return f"{opening}: {kinds}:\n  {named}{more}"
-
-    def to_json(self) -> str:
-        """The full list as JSON, to lie beside the built corpus."""
-        return json.dumps([list(problem) for problem in self.found], ensure_ascii=False, indent=1)
-
-    @classmethod
-    def from_json(cls, text: str) -> Problems:
-        """Read back what `to_json` wrote."""
-        rows: Iterable[tuple[str, str]] = ((kind, detail) for kind, detail in json.loads(text))
-        return cls(found=list(rows))
+        """The closing report: how many of each sort, then their names."""
+        counts = ", ".join(f"{count} {what}" for what, count in Counter(what for what, _ in self.found).items())
+        number = f"{len(self.found)} problem{'s' if len(self.found) > 1 else ''}"
+        listed = "\n  ".join(detail for _, detail in self.found[:NAMED_AT_MOST])
+        more = f"\n  … and {len(self.found) - NAMED_AT_MOST} more" if len(self.found) > NAMED_AT_MOST else ""
+        return f"{corpus} was built with {number} (strict=True raises at the first): {counts}:\n  {listed}{more}"

@@ -1,21 +1,18 @@
-"""What is known of a corpus before a byte of it is read: source, licence, files, the study's statistics."""
+"""What is known of a corpus before a byte of it is read: `corpora/facts.yaml`, and what its fields mean."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import yaml
 
 
-@dataclass(frozen=True)
-class RemoteFile:
-    """One official file.
-
-    Args:
-        name: The official file name, under which it is kept and looked for.
-        url: Where it is downloaded from.
-        sha256: Its SHA-256 sum where the publisher or a trusted mirror states one.
-        md5: Its MD5 sum, for publishers that state only that.
-    """
+class RemoteFile(NamedTuple):
+    """One official file under its official name, with a checksum where the publisher or a trusted mirror states one."""
 
     name: str
     url: str
@@ -25,7 +22,7 @@ class RemoteFile:
 
 @dataclass(frozen=True)
 class SplitSizes:
-    """Rows a split."""
+    """Rows of each split."""
 
     train: int
     validation: int
@@ -37,16 +34,8 @@ class SplitSizes:
         return self.train + self.validation + self.test
 
 
-@dataclass(frozen=True)
-class StudyStatistics:
-    """A row of the study's table of corpora, as printed there (in thousands).
-
-    Args:
-        sizes: "train / validation / test".
-        small_sizes: The same for the study's subset with little training data, where it has one.
-        num_labels: Number of labels.
-        labels_per_example: Mean number of labels an example.
-    """
+class StudyStatistics(NamedTuple):
+    """A row of the study's table of corpora, as printed there (in thousands): "train / validation / test"."""
 
     sizes: str
     num_labels: int
@@ -56,30 +45,25 @@ class StudyStatistics:
 
 @dataclass(frozen=True)
 class CorpusFacts:
-    """A corpus on one page.
+    """The facts of one corpus.
 
-    Args:
-        name: The name that `load_corpus` takes.
-        kind: What its examples are; also the name of their column.
-        summary: One sentence on what the examples and labels are.
-        homepage: Where the corpus is described by its makers.
-        license: Under which terms it is used.
-        citation: BibTeX.
+    Attributes:
+        modality: What its examples are; also the name of their column.
+        sizes: What the official files give under this package's rules; `small_sizes` for `size="small"`, where there
+            is a small version, `labelled_sizes` for `labelled_only=True`, where it was counted.
         study: The study's statistics; None for the built-in corpora.
-        files: What can be downloaded.
-        manual: What to put where when (part of) it cannot; shown with every download error too.
+        manual: What to put where when (part of) it cannot be downloaded; shown with every download error too.
         download_all: False where `files` is only a part of the corpus, so that `data_dir` is required.
-        sizes: What the official files give under this package's rules; None where that could not be counted.
-        small_sizes: The same for `size="small"`; None where there is no small version.
-        labelled_sizes: The same for `labelled_only=True`, where it was counted.
+        options: Choices beside the size: every value, the default first; or the default of a number.
+        labels: In the order of their ids, where they do not depend on the files.
     """
 
     name: str
-    kind: Literal["text", "image"]
+    modality: Literal["text", "image"]
     summary: str
     homepage: str
     license: str
-    citation: str
+    citation: str = ""
     sizes: SplitSizes | None = None
     study: StudyStatistics | None = None
     files: tuple[RemoteFile, ...] = ()
@@ -87,6 +71,8 @@ class CorpusFacts:
     download_all: bool = True
     small_sizes: SplitSizes | None = None
     labelled_sizes: SplitSizes | None = None
+    options: Mapping[str, list[Any] | int] = field(default_factory=dict)
+    labels: list[str] = field(default_factory=list)
 
     def description(self) -> str:
         """The text for `DatasetInfo.description`."""
@@ -95,5 +81,17 @@ class CorpusFacts:
         small = f" Small: {self.study.small_sizes}." if self.study.small_sizes else ""
         return (
             f"{self.summary} In the study (arXiv 2412.00101): {self.study.sizes} examples, {self.study.num_labels} "
-            f"labels, {self.study.labels_per_example} labels an example.{small}"
+            f"labels, {self.study.labels_per_example} labels per example.{small}"
         )
+
+
+@functools.cache
+def all_facts() -> dict[str, CorpusFacts]:
+    """The facts of every corpus, by name."""
+    facts = yaml.safe_load((Path(__file__).parent / "corpora" / "facts.yaml").read_text(encoding="utf-8"))
+    for fields in facts.values():
+        fields |= {key: SplitSizes(*rows) for key, rows in fields.items() if key.endswith("sizes")}
+        fields["study"] = StudyStatistics(**fields["study"]) if "study" in fields else None
+        fields["labels"] = fields.get("labels", "").split()
+        fields["files"] = tuple(RemoteFile(**file) for file in fields.get("files", ()))
+    return {name: CorpusFacts(name, **fields) for name, fields in facts.items()}

@@ -1,15 +1,14 @@
-"""Encoded images: are these bytes a picture?"""
+"""Encoded images: are these bytes a picture? And the study's way from a picture to a tensor."""
 
 from __future__ import annotations
 
 import io
 import os
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 from PIL import Image, UnidentifiedImageError
@@ -20,17 +19,14 @@ MAX_PIXELS = 64_000_000
 MAX_IMAGE_BYTES = 64 << 20
 AT_A_TIME = 512
 """Images that are read into memory together, where their bytes are in a table."""
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
-def image_defect(data: bytes | str, max_pixels: int | None = MAX_PIXELS) -> str | None:
-    """Say why bytes or a file cannot be used as an image; None when they can.
+def image_defect(data: bytes | str) -> str | None:
+    """Say why an encoded image, or the file at a path, cannot be used; None when it can.
 
     The picture is decoded once, at an eighth of its size where its format allows that (JPEG does), so that a truncated
     file is found when the corpus is built and not in the middle of a training.
-
-    Args:
-        data: The encoded image, or the path of its file.
-        max_pixels: What is larger is refused before it is decoded; None for no limit.
 
     Examples:
         >>> image_defect(b"no picture")
@@ -39,32 +35,24 @@ def image_defect(data: bytes | str, max_pixels: int | None = MAX_PIXELS) -> str 
     if isinstance(data, bytes) and len(data) > MAX_IMAGE_BYTES:
         return f"{len(data):,} bytes are more than an image may have"
     with _without_warnings():
-        return _defect(data, max_pixels)
+        return _defect(data, MAX_PIXELS)
 
 
 def image_defects(images: pa.ChunkedArray, most: int | None = None) -> dict[int, str]:
-    """Which images cannot be used, and why: every one is decoded, on all cores.
+    """Which images cannot be used, by row, and why: every one is decoded, on all cores, until `most` are found.
 
-    What has more pixels than ``PIL.Image.MAX_IMAGE_PIXELS`` is refused. A bar shows progress in a terminal.
-
-    Args:
-        images: Structures with ``bytes`` and ``path``, as `datasets.Image` stores them.
-        most: Stop when so many are found.
-
-    Returns:
-        The reason for each row that has one.
+    They are structures with ``bytes`` and ``path``, as `datasets.Image` stores them. What has more pixels than
+    ``PIL.Image.MAX_IMAGE_PIXELS`` is refused. A bar shows progress in a terminal.
     """
     found: dict[int, str] = {}
-    check = partial(_stored_defect, max_pixels=Image.MAX_IMAGE_PIXELS)
     with (
         _without_warnings(),
         ThreadPoolExecutor() as pool,
         tqdm(total=len(images), desc="Checking images", unit="", disable=None) as progress,
     ):
         for start in range(0, len(images), AT_A_TIME):
-            for row, defect in enumerate(pool.map(check, images[start : start + AT_A_TIME].to_pylist()), start):
-                if defect is not None:
-                    found[row] = defect
+            defects = pool.map(_stored_defect, images[start : start + AT_A_TIME].to_pylist())
+            found |= {row: defect for row, defect in enumerate(defects, start) if defect is not None}
             progress.update(min(AT_A_TIME, len(images) - start))
             if most is not None and len(found) >= most:
                 break
@@ -80,20 +68,17 @@ def _without_warnings() -> Iterator[None]:
         yield
 
 
-def _stored_defect(image: Mapping[str, Any] | None, max_pixels: int | None) -> str | None:
-    if image is None or (image["bytes"] is None and not image["path"]):
-        return "no image is named"
-    if image["bytes"] is not None:
-        return _defect(image["bytes"], max_pixels)
-    if "://" in image["path"]:  # within an archive, or far away
+def _stored_defect(image: Mapping[str, Any] | None) -> str | None:
+    path, data = ("", None) if image is None else (image["path"] or "", image["bytes"])
+    if data is None and "://" in path:  # within an archive, or far away
         from datasets import Image as Feature
 
         try:
-            Feature().decode_example({"path": image["path"], "bytes": None})
+            Feature().decode_example({"path": path, "bytes": None})
         except Exception as error:  # whatever archives, the network or the image come up with
             return f"{type(error).__name__}: {error}"
         return None
-    return _defect(image["path"], max_pixels)
+    return _defect(path if data is None else data, Image.MAX_IMAGE_PIXELS) if path or data else "no image is named"
 
 
 def _defect(data: bytes | str, max_pixels: int | None) -> str | None:
@@ -114,12 +99,59 @@ def _defect(data: bytes | str, max_pixels: int | None) -> str | None:
     return None
 
 
-def named_images(defects: Sequence[tuple[str, str]], most: int = 10) -> str:
-    """The first images that cannot be used, with their reasons, and how many more there are.
+def image_transform(
+    size: int = 224,
+    train: bool = False,
+    num_ops: int = 2,
+    magnitude: int = 9,
+    augmentation: Literal["randaugment", "crop"] = "randaugment",
+) -> Any:
+    """From a PIL image to a normalised float tensor of shape (3, size, size), as a `torchvision.transforms.v2.Compose`.
+
+    Evaluation is a plain resize to a square, as in the study; training puts RandAugment(2, 9) after it. Resizing comes
+    first because augmenting 224 x 224 pixels is several times cheaper than augmenting a photograph. ``"crop"`` takes
+    half of an image or more, perhaps mirrored, in its place: milder, and better for small images and few rows, though
+    it may cut off objects whose labels stay.
+
+    `num_ops` and `magnitude` (up to 30) are RandAugment's n and m.
 
     Examples:
-        >>> named_images([("a.jpg", "empty file"), ("b.jpg", "not an image")], most=1)
-        'a.jpg (empty file) and 1 more'
+        >>> from PIL import Image
+        >>> image_transform(size=32, train=True)(Image.new("RGB", (64, 48))).shape
+        torch.Size([3, 32, 32])
     """
-    listed = ", ".join(f"{name} ({reason})" for name, reason in defects[:most])
-    return listed + (f" and {len(defects) - most} more" if len(defects) > most else "")
+    import torch
+    from torchvision.transforms import v2
+
+    _check_size(size)
+    if augmentation not in ("randaugment", "crop"):
+        raise ValueError(f"augmentation must be 'randaugment' or 'crop'; got {augmentation!r}.")
+    steps = [v2.RGB(), v2.PILToTensor()]
+    if train and augmentation == "crop":
+        steps += [v2.RandomResizedCrop(size, scale=(0.5, 1.0), antialias=True), v2.RandomHorizontalFlip()]
+    else:
+        steps.append(v2.Resize((size, size), antialias=True))
+    if train and augmentation == "randaugment":
+        # Tensors resize faster, PIL images augment faster: the way there and back pays (docs/benchmarks.md).
+        steps += [v2.ToPILImage(), v2.RandAugment(num_ops=num_ops, magnitude=magnitude), v2.PILToTensor()]
+    return v2.Compose([*steps, v2.ToDtype(torch.float32, scale=True), v2.Normalize(IMAGENET_MEAN, IMAGENET_STD)])
+
+
+def image_processor(size: int = 224) -> Any:
+    """What `image_transform` does in evaluation, as a `ViTImageProcessor`, which pipelines use and models come with.
+
+    Examples:
+        >>> from PIL import Image
+        >>> image_processor(size=32)(Image.new("RGB", (64, 48)), return_tensors="pt")["pixel_values"].shape
+        torch.Size([1, 3, 32, 32])
+    """
+    from transformers import ViTImageProcessor
+
+    _check_size(size)
+    square, mean, std = {"height": size, "width": size}, list(IMAGENET_MEAN), list(IMAGENET_STD)
+    return ViTImageProcessor(size=square, image_mean=mean, image_std=std, do_convert_rgb=True)
+
+
+def _check_size(size: int) -> None:
+    if size < 1:
+        raise ValueError(f"size={size} has no pixels: pass a positive number, such as 224.")

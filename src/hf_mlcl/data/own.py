@@ -10,7 +10,7 @@ import json
 import os
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -19,25 +19,15 @@ import pyarrow.compute as pc
 from datasets import ClassLabel, Dataset, DatasetDict, Image, List, Value
 
 from hf_mlcl.data.errors import CorpusFileError, CorpusFormatError, CorpusWarning
-from hf_mlcl.data.images import image_defects, named_images
-from hf_mlcl.data.own_columns import content_column, label_columns_of, option, shared_columns
-from hf_mlcl.data.own_files import IMAGE_ENDINGS, READERS, SPLIT_NAMES, Table, image_paths, read_tables
-from hf_mlcl.data.own_labels import Labels, labels_of
-from hf_mlcl.data.splits import SEED
-from hf_mlcl.data.stratification import stratified_parts
+from hf_mlcl.data.images import image_defects
+from hf_mlcl.data.own_columns import Labels, content_column, label_columns_of, labels_of, option, shared_columns
+from hf_mlcl.data.own_files import Table, read_tables
+from hf_mlcl.data.splits import SEED, SPLITS, stratified_parts
 
-__all__ = [
-    "IMAGE_ENDINGS",
-    "READERS",
-    "OwnData",
-    "content_of",
-    "cut_missing_splits",
-    "data_fingerprint",
-    "read_own_data",
-]
-
-FRACTIONS = (0.8, 0.1, 0.1)
+HELD_OUT = 0.1
+"""Share of the training rows that becomes each split that is missing."""
 FEWEST_ROWS = 10
+NAMED_IMAGES = 10
 BAD_IMAGES_AT_MOST = 0.01
 """Share of images that cannot be used up to which the others are taken without them."""
 
@@ -49,7 +39,7 @@ class OwnData:
     Attributes:
         splits: ``train``, ``validation`` and ``test`` (those that the data bring, where nothing was cut off), with a
             column ``text`` or ``image`` and ``labels`` as lists of ids, as `load_corpus` gives them.
-        kind: ``"text"`` or ``"image"``.
+        modality: ``"text"`` or ``"image"``.
         content_column: The column that texts or images were taken from.
         labels_found: Where and how labels were found.
         split_rule: Where the splits come from.
@@ -57,7 +47,7 @@ class OwnData:
     """
 
     splits: DatasetDict
-    kind: Literal["text", "image"]
+    modality: Literal["text", "image"]
     content_column: str
     labels_found: str
     split_rule: str
@@ -71,22 +61,24 @@ class OwnData:
 
     def label_counts(self) -> dict[str, int]:
         """Rows of each label in all splits together, the most frequent first."""
-        names = self.label_names
-        counts = sum(np.bincount(_flat_labels(rows), minlength=len(names)) for rows in self.splits.values())
-        ordered = np.argsort(-np.asarray(counts), kind="stable").tolist()
-        return {names[label]: int(np.asarray(counts)[label]) for label in ordered}
+        counts: Counter[int] = Counter()
+        for rows in self.splits.values():
+            cells = rows.select_columns(["labels"]).with_format("arrow")[:].column("labels")
+            counts.update(pc.list_flatten(cells).to_pylist())
+        ordered = sorted(enumerate(self.label_names), key=lambda pair: -counts[pair[0]])
+        return {name: counts[label] for label, name in ordered}
 
     def describe(self) -> list[tuple[str, str]]:
         """What was recognised, as pairs of a heading and a text."""
         sizes = ", ".join(f"{split} {len(rows):,}" for split, rows in self.splits.items())
         counts = self.label_counts()
-        total = sum(len(rows) for rows in self.splits.values())
+        per_row = sum(counts.values()) / max(sum(len(rows) for rows in self.splits.values()), 1)
         named = [f"{name} {count:,}" for name, count in counts.items()]
-        shown = ", ".join(named) if len(named) <= 12 else ", ".join([*named[:6], "…", *named[-4:]])
+        shown = ", ".join(named if len(named) <= 12 else [*named[:6], "…", *named[-4:]])
         return [
-            (f"{self.kind}s", f"column {self.content_column!r}"),
+            (f"{self.modality}s", f"column {self.content_column!r}"),
             ("labels", self.labels_found),
-            ("", f"{len(counts)} labels, {sum(counts.values()) / max(total, 1):.2f} a row: {shown}"),
+            ("", f"{len(counts)} labels, {per_row:.2f} per row: {shown}"),
             ("splits", f"{sizes} ({self.split_rule})"),
             *(("note", note) for note in self.notes),
         ]
@@ -113,8 +105,7 @@ def read_own_data(
     Every image is decoded once. Those that cannot be used are left out with a `CorpusWarning` that names them, if they
     are at most 1 % of all, and fewer than half of any label's; otherwise they are an error.
 
-    Splits that are missing are cut from the training rows (8 : 1 : 1) by iterative stratification, so that every label
-    keeps its share.
+    Splits that are missing are cut from the training rows (8 : 1 : 1) by `stratified_parts`.
 
     Args:
         source: A CSV, TSV, JSON, JSON Lines or Parquet file; a folder with files ``train.csv``, ``validation.csv``,
@@ -128,10 +119,6 @@ def read_own_data(
         seed: Of the splits.
         cut: Whether to cut off the splits that are missing; without, the rows stay as they come.
         strict: Whether the first image that cannot be used is an error.
-
-    Raises:
-        CorpusFileError: If the source is not there or cannot be read.
-        CorpusFormatError: If texts or labels are not found, or are not what they should be.
 
     Examples:
         >>> import pathlib, tempfile
@@ -152,52 +139,43 @@ def read_own_data(
             raise CorpusFormatError(f"{os.fspath(source)} has a test split of its own; leave out test_file.")
         tables["test"] = read_tables(os.fspath(test_file))["train"]
     columns = shared_columns(tables)
-    kind, content = content_column(tables, columns, text_column, label_columns or ())
+    modality, content = content_column(tables["train"], columns, text_column, label_columns or ())
     notes: list[str] = []
-    if kind == "text":
+    if modality == "text":
         tables = _without_blank_rows(tables, content, notes)
     found = label_columns_of(tables, columns, content, label_columns)
     labels = labels_of(tables, found, label_delimiter, notes)
-    splits = {split: _content(table, kind, content) for split, table in tables.items()}
-    if kind == "image":
+    splits = {split: _content(table, modality, content) for split, table in tables.items()}
+    if modality == "image":
         splits, labels = _without_bad_images(splits, labels, content, strict, notes)
     feature = List(ClassLabel(names=labels.names))
     splits = {split: rows.add_column("labels", labels.ids[split], feature=feature) for split, rows in splits.items()}
     result, rule = cut_missing_splits(splits, seed) if cut else (DatasetDict(splits), "as given")
-    data = OwnData(result, kind, content, labels.found, rule, notes)
-    few = [name for name, count in data.label_counts().items() if count < 5]
-    if few:
-        listed = ", ".join(few[:5]) + (", …" if len(few) > 5 else "")
-        notes.append(
-            f"{len(few)} of {len(labels.names)} labels have fewer than 5 rows and can hardly be learned: {listed}"
-        )
-    _note_repeated_texts(data, notes)
+    data = OwnData(result, modality, content, labels.found, rule, notes)
+    if few := [name for name, count in data.label_counts().items() if count < 5]:
+        what = f"{len(few)} of {len(labels.names)} labels have fewer than 5 rows and can hardly be learned"
+        notes.append(f"{what}: {', '.join(few[:5])}{', …' if len(few) > 5 else ''}")
+    if modality == "text" and "test" in result:
+        learned = set(result["train"]["text"][:])
+        if seen := sum(text in learned for text in result["test"]["text"][:]):
+            notes.append(f"{seen} test texts also occur in training, so that test scores flatter")
     return data
 
 
-def content_of(source: str | os.PathLike[str], kind: str, column: str | None = None) -> list[str]:
-    """The texts, or the paths of the images, in a file; labels are not looked for.
-
-    Args:
-        source: A CSV, TSV, JSON, JSON Lines or Parquet file.
-        kind: ``"text"`` or ``"image"``.
-        column: The column, where it is not found by itself.
-    """
+def content_of(source: str | os.PathLike[str], modality: str, column: str | None = None) -> list[str]:
+    """The texts, or the paths of the images, in a column of a table, which is found if it is not named."""
     tables = read_tables(os.fspath(source))
-    found, name = content_column(tables, shared_columns(tables), column, ())
-    if found != kind:
-        raise CorpusFormatError(f"{os.fspath(source)} has {found}s in column {name!r}, but {kind}s are wanted.")
+    found, name = content_column(tables["train"], shared_columns(tables), column, ())
+    if found != modality:
+        raise CorpusFormatError(f"{os.fspath(source)} has {found}s in column {name!r}, but {modality}s are wanted.")
     texts = tables["train"].texts(name)
-    return [value or "" for value in (image_paths(tables["train"], texts) if kind == "image" else texts)]
+    return [value or "" for value in (tables["train"].image_paths(texts) if modality == "image" else texts)]
 
 
 def data_fingerprint(splits: Mapping[str, Dataset]) -> str:
     """A hash of all rows in their order, which tells whether data are those that a classifier was trained on.
 
     Texts count with all of their letters, images with the name and the size of their file, wherever it lies.
-
-    Args:
-        splits: As `read_own_data` gives them.
 
     Examples:
         >>> from datasets import Features
@@ -207,17 +185,13 @@ def data_fingerprint(splits: Mapping[str, Dataset]) -> str:
         False
     """
     digest = hashlib.sha256()
-    for split in sorted(splits):
-        rows = splits[split]
+    for split, rows in sorted(splits.items()):
         names = rows.features["labels"].feature.names
-        is_image = "image" in rows.column_names
-        plain = rows.select_columns(["image" if is_image else "text", "labels"]).with_format("arrow")
-        for batch in plain.iter(1000):  # as Arrow, since a row as Python would copy the names of all labels
-            contents: Iterable[Any] = batch.column(0).to_pylist()
-            for content, labels in zip(
-                map(_name_and_size, contents) if is_image else contents, batch.column(1).to_pylist(), strict=True
-            ):
-                digest.update(json.dumps([split, content, [names[label] for label in labels]]).encode())
+        plain = rows.select_columns(["image" if "image" in rows.column_names else "text", "labels"])
+        for batch in plain.with_format("arrow").iter(1000):  # a row as Python would copy the names of all labels
+            for content, labels in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                what = _name_and_size(content) if isinstance(content, dict) else content
+                digest.update(json.dumps([split, what, [names[label] for label in labels]]).encode())
     return digest.hexdigest()
 
 
@@ -228,15 +202,9 @@ def _name_and_size(image: Mapping[str, Any]) -> tuple[str, int]:
     return os.path.basename(path), os.path.getsize(path) if os.path.isfile(path) else 0  # in an archive, or far away
 
 
-def _flat_labels(rows: Dataset) -> Any:
-    """The labels of all rows, one after another."""
-    cells = rows.select_columns(["labels"]).with_format("arrow")[:].column("labels")
-    return pc.list_flatten(cells).to_numpy()
-
-
 def _without_blank_rows(tables: Mapping[str, Table], content: str, notes: list[str]) -> dict[str, Table]:
     """Leave out rows without a text, and say so."""
-    kept, blank = {}, 0
+    found = {}
     for split, table in tables.items():
         full = np.flatnonzero([bool(text and text.strip()) for text in table.texts(content)])
         if not len(full):
@@ -244,43 +212,39 @@ def _without_blank_rows(tables: Mapping[str, Table], content: str, notes: list[s
                 f"Column {content!r} has no text in any of the {len(table)} rows of {split}. Name the column with "
                 f"texts: {option('text_column')}."
             )
-        blank += len(table) - len(full)
-        kept[split] = table if len(full) == len(table) else replace(table, kept=full)
-    if blank:
+        found[split] = table if len(full) == len(table) else replace(table, kept=full)
+    if blank := sum(map(len, tables.values())) - sum(map(len, found.values())):
         notes.append(f"{blank} rows without a text were left out")
-    return kept
+    return found
 
 
-def _content(table: Table, kind: str, column: str) -> Dataset:
+def _content(table: Table, modality: str, column: str) -> Dataset:
     """The texts or images alone, under the usual name of their column."""
-    if isinstance(table.features[column], Image) or (kind == "text" and table.features[column] == Value("string")):
+    feature = table.features[column]
+    if isinstance(feature, Image) or (modality == "text" and feature == Value("string")):
         rows = table.rows.select_columns([column])
-        rows = rows if column == kind else rows.rename_column(column, kind)
+        rows = rows if column == modality else rows.rename_column(column, modality)
         return rows if table.kept is None else rows.select(table.kept)
     values = table.texts(column)
-    rows = Dataset.from_dict({kind: image_paths(table, values) if kind == "image" else values})
-    return rows.cast_column("image", Image()) if kind == "image" else rows
+    if modality == "text":
+        return Dataset.from_dict({"text": values})
+    return Dataset.from_dict({"image": table.image_paths(values)}).cast_column("image", Image())
 
 
 def _without_bad_images(
     splits: Mapping[str, Dataset], labels: Labels, column: str, strict: bool, notes: list[str]
 ) -> tuple[dict[str, Dataset], Labels]:
-    """Leave out images that cannot be used and warn of them, if they are few.
-
-    Raises:
-        CorpusFileError: If they are many, or if there is one and it must not be.
-    """
+    """Leave out images that cannot be used and warn of them, if they are few; otherwise they are an error."""
     bad = {split: image_defects(rows.data.column("image"), 1 if strict else None) for split, rows in splits.items()}
     count, total = sum(map(len, bad.values())), sum(map(len, splits.values()))
     if not count:
         return dict(splits), labels
-    named = named_images(
-        [
-            (rows.data.column("image")[row]["path"].as_py() or f"row {row + 1} of {split}", reason)
-            for split, rows in splits.items()
-            for row, reason in bad[split].items()
-        ],
-    )
+    defects = [
+        f"{rows.data.column('image')[row]['path'].as_py() or f'row {row + 1} of {split}'} ({reason})"
+        for split, rows in splits.items()
+        for row, reason in bad[split].items()
+    ]
+    named = ", ".join(defects[:NAMED_IMAGES]) + (f" and {count - NAMED_IMAGES} more" if count > NAMED_IMAGES else "")
     if strict:
         raise CorpusFileError(f"An image of column {column!r} cannot be used: {named}.")
     all_rows = Counter(label for rows in labels.ids.values() for row in rows for label in row)
@@ -291,44 +255,30 @@ def _without_bad_images(
         why = "more than 1 %" if count > BAD_IMAGES_AT_MOST * total else f"half or more of those of label {lost!r}"
         raise CorpusFileError(f"{what}, which is {why}: {named}. Replace them, or take their rows out.")
     notes.append(f"{what} and are left out: {named}")
-    warnings.warn(f"{what} and are left out: {named}", CorpusWarning, stacklevel=3)
+    warnings.warn(notes[-1], CorpusWarning, stacklevel=3)
     good = {split: [row for row in range(len(rows)) if row not in bad[split]] for split, rows in splits.items()}
     ids = {split: [rows[row] for row in good[split]] for split, rows in labels.ids.items()}
     return {split: rows.select(good[split]) for split, rows in splits.items()}, labels._replace(ids=ids)
 
 
 def cut_missing_splits(splits: Mapping[str, Dataset], seed: int = SEED) -> tuple[DatasetDict, str]:
-    """All three splits, those that are missing cut from the training rows; and where they come from.
-
-    Args:
-        splits: ``train``, and perhaps others.
-        seed: Of the splits.
-    """
-    missing = [split for split in ("validation", "test") if split not in splits]
+    """All three splits, those that are missing cut from the training rows; and where they come from."""
+    missing = [split for split in SPLITS[1:] if split not in splits]
     if not missing:
-        return DatasetDict({split: splits[split] for split in SPLIT_NAMES}), "as given"
+        return DatasetDict({split: splits[split] for split in SPLITS}), "as given"
     rows = splits["train"]
     if len(rows) < FEWEST_ROWS:
         raise CorpusFormatError(f"{len(rows)} training rows are too few to split; {FEWEST_ROWS} are the least.")
-    fractions = [1 - sum(FRACTIONS[1 : 1 + len(missing)]), *FRACTIONS[1 : 1 + len(missing)]]
     labels = rows["labels"][:]
-    parts = stratified_parts(labels, fractions, seed)
-    cut = {name: rows.select(np.flatnonzero(parts == part)) for part, name in enumerate(["train", *missing])}
-    empty = [name for name, found in cut.items() if not len(found)]
-    if empty:
-        counts = Counter(label for row in labels for label in row)
-        raise CorpusFormatError(
-            f"None of {len(rows)} rows can be cut off for a {empty[0]} split, because the labels are too rare: half of "
-            f"the {len(counts)} have at most {np.median(list(counts.values())):g} rows, and rare labels stay in "
-            f"training. Leave rare labels out, or give a folder with splits of your own."
-        )
-    found = {**splits, **cut}
-    return DatasetDict({split: found[split] for split in SPLIT_NAMES}), f"{' and '.join(missing)} by stratification"
-
-
-def _note_repeated_texts(data: OwnData, notes: list[str]) -> None:
-    if data.kind == "text" and "test" in data.splits:
-        learned = set(data.splits["train"]["text"][:])
-        seen = sum(text in learned for text in data.splits["test"]["text"][:])
-        if seen:
-            notes.append(f"{seen} test texts also occur in training, so that test scores flatter")
+    parts = stratified_parts(labels, [1 - HELD_OUT * len(missing), *[HELD_OUT] * len(missing)], seed)
+    found = dict(splits)
+    for part, name in enumerate(["train", *missing]):
+        found[name] = rows.select(np.flatnonzero(parts == part))
+        if not len(found[name]):
+            counts = Counter(label for row in labels for label in row)
+            raise CorpusFormatError(
+                f"None of {len(rows)} rows can be cut off for a {name} split, because the labels are too rare: half of "
+                f"the {len(counts)} have at most {np.median(list(counts.values())):g} rows, and rare labels stay in "
+                f"training. Leave rare labels out, or give a folder with splits of your own."
+            )
+    return DatasetDict({split: found[split] for split in SPLITS}), f"{' and '.join(missing)} by stratification"

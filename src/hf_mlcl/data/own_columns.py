@@ -1,71 +1,63 @@
-"""Which column holds the texts or images, and which hold labels."""
+"""What columns hold: the texts or images, and the labels in columns of 0 and 1, in lists, or as names in one column."""
 
 from __future__ import annotations
 
+import ast
+import json
+import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from datasets import List
+import pyarrow.compute as pc
+from datasets import ClassLabel, List
 
 from hf_mlcl.data.errors import CorpusFormatError
-from hf_mlcl.data.own_files import LOOKED_AT, Table, holds_images, is_plain
+from hf_mlcl.data.own_files import LOOKED_AT, Table
 from hf_mlcl.data.tables import written
 
 TEXT_NAMES = ("text", "sentence", "document", "content", "abstract", "body", "review", "comment", "tweet", "message")
-LABEL_NAMES = tuple(
-    name
-    for pair in (
-        ("labels", "label"),
-        ("tags", "tag"),
-        ("categories", "category"),
-        ("classes", "class"),
-        ("topics", "topic"),
-        ("genres", "genre"),
-        ("emotions", "emotion"),
-    )
-    for name in pair
+LABEL_NAMES = str.split(
+    "labels label tags tag categories category classes class topics topic genres genre emotions emotion"
 )
 FLAG_WORDS = {
     **dict.fromkeys(("0", "0.0", "false", "no", "n"), False),
     **dict.fromkeys(("1", "1.0", "true", "yes", "y"), True),
 }
-STRAYS_AT_MOST = 0.2
-"""Share of other values up to which a column is taken for one of 0 and 1 with mistakes in it."""
 EMPTY_WORDS = ("", "na", "n/a", "nan", "null", "none")
 """What an empty cell of a column of 0 and 1 may be written as; among names of labels they are names."""
+STRAYS_AT_MOST = 0.2
+"""Share of other values up to which a column is taken for one of 0 and 1 with mistakes in it."""
+NUMBER = re.compile(r"\s*[-+]?(\d[\d_]*\.?\d*|\.\d+|inf)(e[-+]?\d+)?\s*", re.IGNORECASE)
+DELIMITERS = ("|", ";", ",", "\t", " ")
 
 Tables = Mapping[str, Table]
+Lists = dict[str, list[list[str | None]]]
+
+
+class Labels(NamedTuple):
+    """What was found: the ids of every row by split, the names in the order of their ids, and where they were."""
+
+    ids: dict[str, list[list[int]]]
+    names: list[str]
+    found: str
 
 
 def option(argument: str) -> str:
-    """What an argument is called in Python and on the command line.
-
-    Examples:
-        >>> option("text_column")
-        'text_column (--text-column)'
-    """
+    """What an argument is called in Python and on the command line: ``text_column (--text-column)``."""
     return f"{argument} (--{argument.replace('_', '-')})"
 
 
-def check_named(argument: str, named: Iterable[str], columns: Sequence[str]) -> None:
-    """Refuse names of columns that are not there.
-
-    Raises:
-        CorpusFormatError: If there is one.
-    """
+def _check_named(argument: str, named: Iterable[str], columns: Sequence[str]) -> None:
     known = set(columns)
     if unknown := [name for name in named if name not in known]:
         raise CorpusFormatError(f"{option(argument)} names {unknown[0]!r}, but the columns are {', '.join(columns)}.")
 
 
 def shared_columns(tables: Tables) -> list[str]:
-    """The columns of the training rows, which all splits must have.
-
-    Raises:
-        CorpusFormatError: If a split lacks one, or has no rows.
-    """
+    """The columns of the training rows, which all splits must have."""
     columns: list[str] = tables["train"].rows.column_names
     for split, table in tables.items():
         there = set(table.rows.column_names)
@@ -77,28 +69,22 @@ def shared_columns(tables: Tables) -> list[str]:
 
 
 def content_column(
-    tables: Tables, columns: Sequence[str], chosen: str | None, label_columns: Iterable[str]
+    table: Table, columns: Sequence[str], chosen: str | None, label_columns: Iterable[str]
 ) -> tuple[Literal["text", "image"], str]:
-    """What the examples are, and the column that holds them.
+    """What the examples are, and the column that holds them: the `chosen` one, if one was, but none of labels.
 
     Images go first, then a column with a usual name, then the one with the longest texts.
-
-    Args:
-        tables: The rows of each split.
-        columns: Their columns.
-        chosen: The column that was named, if one was.
-        label_columns: Those that were named as labels.
     """
-    table, taken = tables["train"], set(label_columns)
     if chosen is not None:
-        check_named("text_column", [chosen], columns)
-        return ("image" if holds_images(table, chosen) else "text"), chosen
-    for name in columns:
-        if name not in taken and holds_images(table, name):
-            return "image", name
-    plain = [name for name in columns if is_plain(table.features[name]) and name not in taken]
-    # Those that hold no texts come last, and what they hold is said when they are read.
+        _check_named("text_column", [chosen], columns)
+        return ("image" if table.holds_images(chosen) else "text"), chosen
+    taken = set(label_columns)
     others = [name for name in columns if name not in taken]
+    for name in others:
+        if table.holds_images(name):
+            return "image", name
+    plain = [name for name in others if table.is_plain(name)]
+    # Those that hold no texts come last, and what they hold is said when they are read.
     by_name = [name for names in (plain, others) for word in TEXT_NAMES for name in names if name.lower() == word]
     if by_name:
         return "text", by_name[0]
@@ -106,8 +92,7 @@ def content_column(
     if not any(lengths.values()):
         raise CorpusFormatError(
             f"No column with texts or images was found among {', '.join(columns)}: a column with texts is called "
-            f"{TEXT_NAMES[0]}, {TEXT_NAMES[1]} or the like, or holds more than numbers and dates. Name it: "
-            f"{option('text_column')}."
+            f"text, sentence or the like, or holds more than numbers and dates. Name it: {option('text_column')}."
         )
     return "text", max(lengths, key=lengths.__getitem__)
 
@@ -115,96 +100,204 @@ def content_column(
 def _mean_length(values: Sequence[Any]) -> float:
     """The mean length of texts; 0 for numbers, dates, flags and empty cells."""
     texts = [value for value in values if isinstance(value, str)]
-    if all(flag(text) is not None or is_empty(text) or _is_number(text) for text in texts):
+    if all(_flag(text) is not None or _is_empty(text) or NUMBER.fullmatch(text) for text in texts):
         return 0.0
     return float(np.mean([len(text) for text in texts]))
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def label_columns_of(tables: Tables, columns: Sequence[str], content: str, chosen: Sequence[str] | None) -> list[str]:
     """The column with labels, or several of 0 and 1.
 
-    A column with a usual name goes first, then columns of 0 and 1, then lists.
-
-    Raises:
-        CorpusFormatError: If none is found, or if a column would be one of 0 and 1 but for a few cells.
+    A column with a usual name goes first, then columns of 0 and 1, then lists. A column that would be one of 0 and 1
+    but for a few cells is refused: its label would be lost.
     """
     rest = [name for name in columns if name != content]
     if chosen is not None:
-        check_named("label_columns", chosen, rest)
+        _check_named("label_columns", chosen, rest)
         return list(dict.fromkeys(chosen))
     by_name = [name for word in LABEL_NAMES for name in rest if name.lower() == word]
     if by_name:
         return by_name[:1]
-    flags = [name for name in rest if _is_flag(tables, name)]
+    cells = {name: _flags_and_strays(tables, name) for name in rest}
+    flags = [name for name, (ones, strays) in cells.items() if ones and not strays]
     lists = [name for name in rest if isinstance(tables["train"].features[name], List)]
     if not lists or len(flags) > 1:
-        known = set(flags)
-        strays = [stray for name in rest if name not in known and (stray := _stray_among_flags(tables, name))]
-        if strays and len(flags) + len(strays) > 1:  # a label would be lost, or all of them
-            raise CorpusFormatError(
-                f"{strays[0]}. Fix it, or name the columns that are labels: {option('label_columns')}."
-            )
+        nearly = [name for name, (ones, strays) in cells.items() if 0 < strays <= STRAYS_AT_MOST * (ones + strays)]
+        if nearly and len(flags) + len(nearly) > 1:
+            where = next(filter(None, (_stray(table, split, nearly[0]) for split, table in tables.items())))
+            way_out = f"Fix it, or name the columns that are labels: {option('label_columns')}"
+            raise CorpusFormatError(f"Column {nearly[0]!r} is 0/1 but for {where}. {way_out}.")
     found = (flags if len(flags) > 1 else []) or lists[:1]
     if not found:
         raise CorpusFormatError(
-            f"No labels were found among the columns {', '.join(columns)}. Expected: a column 'labels' with lists or "
-            f"with names separated by | ; , tabs or spaces; or a column of 0 and 1 for each label. Name them: "
-            f"{option('label_columns')}."
+            f"No labels were found among the columns {', '.join(columns)}. Expected: a column 'labels' of lists, or of "
+            f"names between | ; , tabs or spaces; or columns of 0 and 1. Name them: {option('label_columns')}."
         )
     return found
 
 
-def distinct(cells: pa.ChunkedArray) -> dict[str | None, int]:
+def _flags_and_strays(tables: Tables, column: str) -> tuple[int, int]:
+    """How many of the first cells of a column are 0 or 1 in any spelling, and how many something else but empty."""
+    flags = strays = 0
+    for table in tables.values():
+        if not table.is_plain(column):
+            return 0, 0
+        for value, count in _distinct(table.column(column)[:LOOKED_AT]).items():
+            flags += count * (_flag(value) is not None)
+            strays += count * _is_stray(value)
+    if not flags and not strays:  # all of them are empty
+        flags = sum(_flag(value) is not None for table in tables.values() for value in _distinct(table.column(column)))
+    return flags, strays
+
+
+def _stray(table: Table, split: str, column: str) -> str | None:
+    cells = enumerate(map(written, table.column(column).to_pylist()), 1)
+    return next((f"row {row} of {split}: {value!r}" for row, value in cells if _is_stray(value)), None)
+
+
+def _distinct(cells: pa.ChunkedArray) -> Counter[str | None]:
     """How often each value occurs, as it is written. Columns of 0 and 1 have few, however many rows there are."""
-    counts: dict[str | None, int] = {}
+    counts: Counter[str | None] = Counter()
     for pair in cells.value_counts().to_pylist():
-        text = written(pair["values"])
-        counts[text] = counts.get(text, 0) + pair["counts"]
+        counts[written(pair["values"])] += pair["counts"]
     return counts
 
 
-def flag(value: str | None) -> bool | None:
-    """What a cell of a column of 0 and 1 says; None if it is no such cell."""
+def _flag(value: str | None) -> bool | None:
     return None if value is None else FLAG_WORDS.get(value.strip().lower())
 
 
-def is_empty(value: str | None) -> bool:
-    """Whether a cell of a column of 0 and 1 says nothing."""
+def _is_empty(value: str | None) -> bool:
     return value is None or value.strip().lower() in EMPTY_WORDS
 
 
-def _is_flag(tables: Tables, column: str) -> bool:
-    """Whether a column holds nothing but 0 and 1, in any spelling, and perhaps empty cells."""
-    if not all(is_plain(table.features[column]) for table in tables.values()):
-        return False
-    for table in tables.values():
-        if any(flag(value) is None and not is_empty(value) for value in distinct(table.column(column)[:LOOKED_AT])):
-            return False
-    return any(flag(value) is not None for table in tables.values() for value in distinct(table.column(column)))
+def _is_stray(value: str | None) -> bool:
+    return _flag(value) is None and not _is_empty(value)
 
 
-def _stray_among_flags(tables: Tables, column: str) -> str | None:
-    """Where a column of 0 and 1 holds something else; None if it is no such column at all."""
-    if not all(is_plain(table.features[column]) for table in tables.values()):
-        return None
-    cells = strays = 0
-    for table in tables.values():
-        for value, count in distinct(table.column(column)[:LOOKED_AT]).items():
-            if not is_empty(value):
-                cells += count
-                strays += count * (flag(value) is None)
-    if not strays or strays > STRAYS_AT_MOST * cells:
-        return None
+def labels_of(tables: Tables, columns: Sequence[str], delimiter: str | None, notes: list[str]) -> Labels:
+    """The labels in a column, where `delimiter` may separate their names, or in several columns of 0 and 1.
+
+    `notes` gets what a careful reader would like to know.
+    """
+    if len(columns) > 1:
+        return _from_flags(tables, columns, notes)
+    column = columns[0]
+    feature = tables["train"].features[column]
+    inner = feature.feature if isinstance(feature, List) else feature
+    cells = {split: table.column(column).to_pylist() for split, table in tables.items()}
+    if isinstance(inner, ClassLabel):
+        how = "lists of labels" if isinstance(feature, List) else "one label per row"
+        listed = {split: [row if isinstance(row, list) else [row] for row in rows] for split, rows in cells.items()}
+        ids = {split: [sorted({*row} - {None}) for row in rows] for split, rows in listed.items()}
+        return Labels(ids, list(inner.names), f"column {column!r}, {how}")
+    if isinstance(feature, List):
+        lists: Lists = {split: [_names(row or [], column) for row in rows] for split, rows in cells.items()}
+        how = "lists of labels"
+    else:
+        lists, how = _from_texts(tables, column, delimiter)
+    if how.startswith("lists") and _are_multi_hot([row for found in lists.values() for row in found], column):
+        places = max(len(row) for found in lists.values() for row in found)
+        notes.append(f"lists of 0 and 1 have no names of labels: they are called 0 to {places - 1}, by their place")
+        ids = {
+            split: [[i for i, item in enumerate(row) if _flag(item)] for row in rows] for split, rows in lists.items()
+        }
+        return Labels(ids, [*map(str, range(places))], f"column {column!r}, lists of 0 and 1, one place per label")
+    names = sorted({name for found in lists.values() for row in found for name in row if name})
+    if len(names) < 2:
+        way_out = f"Name the columns, {option('label_columns')}, or what separates labels, {option('label_delimiter')}"
+        there = f"{len(names)} different labels ({', '.join(names) or 'none'}); at least 2 are needed"
+        raise CorpusFormatError(f"Column {column!r} holds {there}. {way_out}.")
+    number = {name: index for index, name in enumerate(names)}
+    ids = {split: [sorted({number[name] for name in row if name}) for row in found] for split, found in lists.items()}
+    return Labels(ids, names, f"column {column!r}, {how}")
+
+
+def _from_flags(tables: Tables, names: Sequence[str], notes: list[str]) -> Labels:
+    empty: Counter[str] = Counter()
+    ids: dict[str, list[list[int]]] = {}
     for split, table in tables.items():
-        for number, value in enumerate(map(written, table.head(column)), 1):
-            if flag(value) is None and not is_empty(value):
-                return f"Column {column!r} is 0/1 but for row {number} of {split}: {value!r}"
+        ids[split] = [[] for _ in range(len(table))]
+        for number, name in enumerate(names):
+            table.check_plain(name)
+            cells = table.column(name)
+            values = _distinct(cells)
+            if any(map(_is_stray, values)):
+                row, _, value = str(_stray(table, split, name)).partition(": ")
+                raise CorpusFormatError(f"Column {name!r} holds {value} in {row}, expected 0 or 1.")
+            empty[name] += sum(count for value, count in values.items() if _is_empty(value))
+            ones = [value for value in cells.unique().to_pylist() if _flag(written(value))]
+            for row_number in np.flatnonzero(pc.is_in(cells, pa.array(ones, cells.type)).to_numpy()).tolist():
+                ids[split][row_number].append(number)
+    if empty.total():
+        listed = [f"{name} {count}" for name, count in empty.most_common() if count]
+        shown = ", ".join(listed[:5]) + (", …" if len(listed) > 5 else "")
+        notes.append(f"{empty.total()} empty cells in columns of 0 and 1 count as 0: {shown}")
+    return Labels(ids, list(names), f"{len(names)} columns of 0 and 1")
+
+
+def _from_texts(tables: Tables, column: str, delimiter: str | None) -> tuple[Lists, str]:
+    """The names in the cells of a column of texts, and how they are written."""
+    texts = {split: [(text or "").strip() for text in table.texts(column)] for split, table in tables.items()}
+    every = [text for found in texts.values() for text in found]
+    if delimiter is None and any(every) and all(text[:1] + text[-1:] in ("", "[]") for text in every):
+        read = {split: [_read_list(text or "[]", column) for text in found] for split, found in texts.items()}
+        return read, "lists of labels, written out"
+    delimiter = _found_delimiter(every) if delimiter is None else delimiter
+    shown = {"\t": "tabs", " ": "spaces"}.get(delimiter or "", repr(delimiter))
+    lists: Lists = {split: [[*_pieces(text, delimiter)] for text in found] for split, found in texts.items()}
+    return lists, f"labels separated by {shown}" if delimiter else "one label per row"
+
+
+def _names(items: Sequence[Any], column: str) -> list[str | None]:
+    """The items of a list as names of labels, without the blanks around them."""
+    if any(isinstance(item, list | tuple | dict | set) for item in items):
+        raise CorpusFormatError(f"Column {column!r} holds {str(items)[:60]}, expected a list of labels.")
+    names = map(written, items)
+    return [None if name is None else name.strip() for name in names]
+
+
+def _are_multi_hot(rows: Sequence[Sequence[str | None]], column: str) -> bool:
+    """Whether lists are a 0 or 1 for each label, and not the labels themselves; empty lists tell nothing."""
+    lengths = {len(row) for row in rows if row}
+    if max(lengths, default=0) < 2 or not all(_flag(item) is not None for row in rows for item in row):
+        return False
+    if len(lengths) > 1 and max(lengths) > 2:  # no row can hold more than two of the labels 0 and 1
+        found = f"lists of 0 and 1, but of different lengths ({', '.join(map(str, sorted(lengths)))})"
+        expected = "one 0 or 1 for each label in every row, or lists of the labels that a row has"
+        raise CorpusFormatError(f"Column {column!r} holds {found}. Expected {expected}.")
+    return len(lengths) == 1
+
+
+def _read_list(text: str, column: str) -> list[str | None]:
+    """The items of a list that is written out as in Python or JSON; numbers stay as they are written.
+
+    Examples:
+        >>> _read_list("['a', 1.10, 2]", "labels")
+        ['a', '1.10', '2']
+    """
+    try:
+        try:
+            return _names(json.loads(text, parse_int=str, parse_float=str), column)
+        except ValueError:  # single quotes, as Python writes them
+            items = ast.parse(text, mode="eval").body.elts  # type: ignore[attr-defined]
+            values = [(ast.literal_eval(item), str(ast.get_source_segment(text, item))) for item in items]
+            return _names([source if type(value) in (int, float) else value for value, source in values], column)
+    except (AttributeError, ValueError, SyntaxError, RecursionError, MemoryError) as error:
+        what = f"{text[:80]!r}, which looks like a list of labels but is none"
+        raise CorpusFormatError(f"Column {column!r} holds {what}.") from error
+
+
+def _found_delimiter(texts: Sequence[str]) -> str | None:
+    """The first delimiter that occurs; a space only if it makes fewer labels, since names may hold spaces."""
+    for delimiter in DELIMITERS:
+        if any(delimiter in text for text in texts):
+            pieces = {piece for text in texts for piece in _pieces(text, delimiter)}
+            if delimiter != " " or len(pieces) < len(set(texts)):
+                return delimiter
     return None
+
+
+def _pieces(text: str, delimiter: str | None) -> list[str]:
+    parts = text.split(delimiter) if delimiter else [text]
+    return [part.strip() for part in parts if part.strip()]

@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,7 +20,8 @@ from numpy.typing import NDArray
 from hf_mlcl.data.download import hub_is_reachable
 from hf_mlcl.data.errors import CorpusError, CorpusFileError, CorpusFormatError, full_disk_named
 from hf_mlcl.data.images import image_defect
-from hf_mlcl.data.tables import OPENERS, read_csv, read_json, written
+from hf_mlcl.data.sources import OPENERS
+from hf_mlcl.data.tables import read_csv, read_json, written
 
 READERS = {".csv": "csv", ".tsv": "csv", ".json": "json", ".jsonl": "json", ".parquet": "parquet"}
 IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff")
@@ -31,19 +31,14 @@ SPLIT_NAMES = {
     "validation": ("validation", "valid", "val", "dev"),
     "test": ("test", "testing", "eval"),
 }
+TABLES = {"csv": read_csv, "json": read_json}
 LOOKED_AT = 1000
 """Rows that tell what a column holds."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """The rows of a split, and what its columns are.
-
-    Args:
-        rows: The rows.
-        folder: Where paths of images begin; None where there are none in files.
-        kept: The rows that count; all of them if None.
-    """
+    """The rows of a split, of which those of `kept` count, and what they hold; paths of images begin in `folder`."""
 
     rows: Dataset
     folder: Path | None = None
@@ -57,6 +52,10 @@ class Table:
     def __len__(self) -> int:
         return len(self.rows) if self.kept is None else len(self.kept)
 
+    def is_plain(self, name: str) -> bool:
+        """Whether a column holds texts, numbers, dates or the like: one value per cell."""
+        return isinstance(self.features[name], Value)
+
     def column(self, name: str) -> pa.ChunkedArray:
         """The cells of a column."""
         cells = self.rows.data.column(name)
@@ -64,10 +63,7 @@ class Table:
 
     def head(self, name: str) -> list[Any]:
         """The first cells of a column."""
-        cells = self.rows.data.column(name)
-        kept = slice(LOOKED_AT) if self.kept is None else self.kept[:LOOKED_AT]
-        found: list[Any] = (cells[kept] if isinstance(kept, slice) else cells.take(pa.array(kept))).to_pylist()
-        return found
+        return list(self.column(name)[:LOOKED_AT].to_pylist())
 
     def texts(self, name: str) -> list[str | None]:
         """The cells of a column as they are written."""
@@ -75,29 +71,36 @@ class Table:
         return [written(value) for value in self.column(name).to_pylist()]
 
     def check_plain(self, name: str) -> None:
-        """Refuse a column of lists, objects or images where texts are expected.
-
-        Raises:
-            CorpusFormatError: If it is one.
-        """
-        if not is_plain(self.features[name]):
-            kind = {"List": "lists", "dict": "objects"}.get(type(self.features[name]).__name__, "no texts")
+        """Refuse a column of lists, objects or images where texts are expected."""
+        if not self.is_plain(name):
+            held = {"List": "lists", "dict": "objects"}.get(type(self.features[name]).__name__, "no texts")
             first = str(next((cell for cell in self.head(name) if cell is not None), None))[:60]
-            raise CorpusFormatError(f"Column {name!r} holds {kind} such as {first}, expected one text in each cell.")
+            raise CorpusFormatError(f"Column {name!r} holds {held} such as {first}, expected one text in each cell.")
 
+    def holds_images(self, name: str) -> bool:
+        """Whether a column holds images, or paths of images.
 
-def is_plain(feature: Any) -> bool:
-    """Whether a column holds texts, numbers, dates or the like: one value a cell."""
-    return isinstance(feature, Value)
+        Paths are known by their endings: those of at least half of the first rows are those of images. Where a column
+        has a usual name, such as ``file_name``, its files may also have no ending, if the first of them is an image.
+        """
+        feature = self.features[name]
+        if not self.is_plain(name) or feature.dtype not in ("string", "large_string"):
+            return isinstance(feature, Image)
+        paths = [value for value in self.head(name) if value and value.strip()]
+        ending = sum(path.strip().lower().endswith(IMAGE_ENDINGS) for path in paths)
+        if ending and 2 * ending >= len(paths):
+            return True
+        first = next((path for path in self.image_paths(paths[:5]) if path and os.path.isfile(path)), None)
+        return name.lower() in IMAGE_NAMES and first is not None and image_defect(first) is None
+
+    def image_paths(self, values: Sequence[str | None]) -> list[str | None]:
+        """Where images lie; paths that are not absolute begin in the folder of the table."""
+        folder = "" if self.folder is None else str(self.folder.resolve())
+        return [os.path.join(folder, value.strip()) if value and value.strip() else None for value in values]
 
 
 def read_tables(source: str) -> dict[str, Table]:
-    """The rows of each split under its usual name.
-
-    Raises:
-        CorpusFileError: If the source is not there or cannot be read.
-        CorpusFormatError: If it has no rows, or no split for training.
-    """
+    """The rows of each split under its usual name."""
     path = Path(source).expanduser()
     if path.is_file():
         return {"train": _read_file(path)}
@@ -105,52 +108,46 @@ def read_tables(source: str) -> dict[str, Table]:
         return _read_folder(path)
     if path.suffix.lower() in READERS or source.count("/") > 1 or source.startswith((".", "~", "/")):
         raise CorpusFileError(f"{source!r} is not there. Give a CSV, JSON or Parquet file, a folder, or a Hub dataset.")
+    neither = f"{source!r} is neither a file nor a folder here"
     if not hub_is_reachable():
-        raise CorpusFileError(f"{source!r} is neither a file nor a folder here, and the Hub cannot be reached.")
+        raise CorpusFileError(f"{neither}, and the Hub cannot be reached.")
     name, _, config = source.partition(":")
     try:
         found = load_dataset(name, config or None)
     except Exception as error:  # whatever the network, the Hub or its files come up with
-        raise CorpusFileError(
-            f"{source!r} is neither a file nor a folder here, and as a dataset of the Hub it is not available: {error}"
-        ) from error
+        raise CorpusFileError(f"{neither}, and as a dataset of the Hub it is not available: {error}") from error
     return _named_splits({split: Table(rows) for split, rows in found.items()})
 
 
 def _read_file(path: Path) -> Table:
-    endings = [ending for ending in path.suffixes if ending.lower() not in OPENERS]
-    reader = READERS.get(endings[-1].lower()) if endings else None
+    endings = [ending.lower() for ending in path.suffixes if ending.lower() not in OPENERS]
+    reader = READERS.get(endings[-1]) if endings else None
     if reader is None:
         raise CorpusFileError(f"{path} ends in {path.suffix or 'nothing'!r}; expected one of {', '.join(READERS)}.")
+    problem = f"{path} cannot be read as {reader.upper()}"
     try:
-        if reader == "parquet":
-            with _quiet_datasets(), full_disk_named(datasets.config.HF_DATASETS_CACHE):
-                rows = load_dataset("parquet", data_files=str(path), split="train")
-        else:
-            rows = Dataset(read_csv(path) if reader == "csv" else read_json(path))
+        rows = _read_parquet(path) if reader == "parquet" else Dataset(TABLES[reader](path))
     except CorpusError as error:
         if str(path) in str(error):
             raise
-        raise type(error)(f"{path} cannot be read as {reader.upper()}: {error}.") from error
+        raise type(error)(f"{problem}: {error}.") from error
     except RecursionError as error:
-        raise CorpusFileError(f"{path} cannot be read as {reader.upper()}: it is nested too deeply.") from error
+        raise CorpusFileError(f"{problem}: it is nested too deeply.") from error
     except Exception as error:  # of gzip, json, pyarrow or datasets, depending on what is wrong
         cause = error.__cause__ or error
         hint = ". Save it as UTF-8" if isinstance(cause, UnicodeDecodeError) else ""
-        reason = " ".join(str(cause).split()) or type(cause).__name__
-        raise CorpusFileError(f"{path} cannot be read as {reader.upper()}: {reason}{hint}") from error
+        raise CorpusFileError(f"{problem}: {' '.join(str(cause).split()) or type(cause).__name__}{hint}") from error
     if not len(rows):
         raise CorpusFormatError(f"{path} has columns but no rows.")
     return Table(rows, path.parent)
 
 
-@contextmanager
-def _quiet_datasets() -> Iterator[None]:
-    """The library logs the errors that it raises; they are told once."""
+def _read_parquet(path: Path) -> Dataset:
     before = datasets.logging.get_verbosity()
-    datasets.logging.set_verbosity(logging.CRITICAL)
+    datasets.logging.set_verbosity(logging.CRITICAL)  # it logs the errors that it raises; they are told once
     try:
-        yield
+        with full_disk_named(datasets.config.HF_DATASETS_CACHE):
+            return load_dataset("parquet", data_files=str(path), split="train")
     finally:
         datasets.logging.set_verbosity(before)
 
@@ -170,8 +167,11 @@ def _read_folder(folder: Path) -> dict[str, Table]:
             f"{folder} holds neither train.csv (.tsv, .json, .jsonl, .parquet) nor images. Give the file itself, or a "
             f"folder of images with a metadata.csv."
         )
-    if described := _read_metadata(folder):
-        return described
+    # Tables metadata.csv of the folder or of its splits are read as any other CSV.
+    parts = {split: path for path in sorted(folder.iterdir()) if path.is_dir() and (split := _split_name(path.name))}
+    described = {split: path / "metadata.csv" for split, path in (parts or {"train": folder}).items()}
+    if all(path.is_file() for path in described.values()):
+        return _named_splits({split: _read_file(path) for split, path in described.items()})
     try:
         found = load_dataset("imagefolder", data_dir=str(folder))
     except Exception as error:  # depends on what is wrong with metadata or images
@@ -182,61 +182,21 @@ def _read_folder(folder: Path) -> dict[str, Table]:
     return _named_splits({split: Table(rows) for split, rows in found.items()})
 
 
-def _read_metadata(folder: Path) -> dict[str, Table]:
-    """The tables ``metadata.csv`` of a folder of images or of its splits, read as any other CSV; none if one lacks."""
-    parts = {path: split for path in sorted(folder.iterdir()) if path.is_dir() and (split := _split_name(path.name))}
-    folders = parts or {folder: "train"}
-    if not all((path / "metadata.csv").is_file() for path in folders):
-        return {}
-    return _named_splits({split: _read_file(path / "metadata.csv") for path, split in folders.items()})
-
-
 def _split_name(word: str) -> str | None:
     return next((split for split, names in SPLIT_NAMES.items() if word.lower() in names), None)
 
 
 def _split_of_file(stem: str) -> str | None:
     """The split that a file is named after: ``train``, ``reviews_train``, ``train-2024``."""
-    parts = [word for word in re.split(r"[^a-z]+", stem.lower()) if word]
-    found = {split for word in (parts[:1] + parts[-1:]) if (split := _split_name(word))}
+    words = [word for word in re.split(r"[^a-z]+", stem.lower()) if word]
+    found = {split for word in (words[:1] + words[-1:]) if (split := _split_name(word))}
     return found.pop() if len(found) == 1 else None
 
 
-def _named_splits(found: dict[str, Table]) -> dict[str, Table]:
+def _named_splits(found: Mapping[str, Table]) -> dict[str, Table]:
     named = {_split_name(str(split)): rows for split, rows in found.items()}
-    splits = {split: named[split] for split in SPLIT_NAMES if split in named}
-    if "train" not in splits:
-        if len(found) > 1:
-            raise CorpusFormatError(f"There is no split for training among {', '.join(map(str, found))}.")
-        return {"train": next(iter(found.values()))}
-    return splits
-
-
-# Images ---------------------------------------------------------------------------------------------------------------
-
-
-def holds_images(table: Table, column: str) -> bool:
-    """Whether a column holds images, or paths of images.
-
-    Paths are known by their endings: those of at least half of the first rows are those of images. Where a column has
-    a usual name, such as ``file_name``, its files may also have no ending, if the first of them is an image.
-    """
-    feature = table.features[column]
-    if isinstance(feature, Image):
-        return True
-    if not is_plain(feature) or feature.dtype not in ("string", "large_string"):
-        return False
-    paths = [value for value in table.head(column) if value and value.strip()]
-    ending = sum(path.strip().lower().endswith(IMAGE_ENDINGS) for path in paths)
-    if ending and 2 * ending >= len(paths):
-        return True
-    first = next(
-        (place for place in image_paths(table, paths[:5]) if place is not None and os.path.isfile(place)), None
-    )
-    return column.lower() in IMAGE_NAMES and first is not None and image_defect(first) is None
-
-
-def image_paths(table: Table, values: Sequence[str | None]) -> list[str | None]:
-    """Where images lie; paths that are not absolute begin in the folder of the table."""
-    folder = "" if table.folder is None else str(table.folder.resolve())
-    return [os.path.join(folder, value.strip()) if value and value.strip() else None for value in values]
+    if "train" in named:
+        return {split: named[split] for split in SPLIT_NAMES if split in named}
+    if len(found) > 1:
+        raise CorpusFormatError(f"There is no split for training among {', '.join(map(str, found))}.")
+    return {"train": next(iter(found.values()))}

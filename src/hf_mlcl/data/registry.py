@@ -1,37 +1,27 @@
-"""The names of the corpora, and the two functions that users call with them."""
+"""The functions that users call with the name of a corpus."""
 
 from __future__ import annotations
 
 import errno
+import hashlib
 import importlib
+import inspect
+import json
 import os
 import tempfile
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hf_mlcl.data.errors import CorpusFileError, CorpusWarning, Problems, full_disk_named
+from hf_mlcl.data.facts import CorpusFacts, all_facts
 from hf_mlcl.errors import unknown_name
 
 if TYPE_CHECKING:
     from datasets import DatasetDict
 
     from hf_mlcl.data.builder import CorpusBuilder
-    from hf_mlcl.data.facts import CorpusFacts
-
-CORPORA = (
-    "aapd",
-    "bgc",
-    "coco2014",
-    "newsgroups20",
-    "nuswide",
-    "rcv1",
-    "semeval2018",
-    "toy_images",
-    "toy_text",
-    "voc2007",
-)
-"""Every corpus; the module of the same name in `hf_mlcl.data.corpora` holds its facts and its builder."""
 
 SIZES = ("full", "small")
 
@@ -40,11 +30,10 @@ def list_corpora() -> list[str]:
     """Names that `load_corpus` takes, sorted.
 
     Examples:
-        >>> from hf_mlcl.data import list_corpora
         >>> list_corpora()[:3]
         ['aapd', 'bgc', 'coco2014']
     """
-    return list(CORPORA)
+    return sorted(all_facts())
 
 
 def load_corpus(
@@ -68,29 +57,16 @@ def load_corpus(
         cache_dir: Where to keep downloads and the built corpus; the cache of `datasets` by default.
         strict: Raise at the first unreadable image or unknown label. By default it is left out, and a `CorpusWarning`
             counts and names what was.
-        **options: What the corpus leaves to choose; `docs/corpora.md` has the reasons.
-
-            - ``labelled_only=True``, any corpus: rows without a label are left out. The study's sizes of
-              ``semeval2018`` are those of its labelled tweets.
-            - ``difficult``, ``voc2007``: objects that are flagged as difficult are ``"present"`` (as for the authors),
-              ``"absent"``, or ``"ignore"``: a label with difficult objects only is not in ``labels`` but in a further
-              column ``ignored``, since the challenge does not score it.
-            - ``halves``, ``voc2007``: validation and test are the ``"study"``'s own halves of the test set, or those of
-              the rule for the other corpora, ``"hash"``.
-            - ``draw_seed``, images with ``size="small"``: another draw of the training images; 42 by default.
-            - ``split``, ``aapd`` in the layout of SGM: the ``"study"``'s proportions, or ``"files"``: as they are.
+        **options: What the corpus leaves to choose: ``labelled_only`` (all), ``difficult`` and ``halves``
+            (``voc2007``), ``draw_seed`` (images, small), ``split`` (``aapd``); `docs/corpora.md` explains them.
 
     Returns:
         `train`, `validation` and `test`, each with a column `text` or `image` and a column `labels` with lists of ids.
 
     Raises:
-        ValueError: If `name` or `size` is not known.
-        CorpusFileError: If a file is missing, truncated, corrupt or hostile.
-        CorpusFormatError: If a row is malformed; the message names its file and line.
-        CorpusDownloadError: If a download fails; the message names the manual way.
+        CorpusError: If a file is missing, corrupt or hostile, a row malformed, or a download fails: its subclasses.
 
     Examples:
-        >>> from hf_mlcl.data import load_corpus
         >>> corpus = load_corpus("toy_text")
         >>> list(corpus), corpus["train"].column_names
         (['train', 'validation', 'test'], ['text', 'labels'])
@@ -100,13 +76,14 @@ def load_corpus(
     from datasets import config
 
     where = config.HF_DATASETS_CACHE if cache_dir is None else cache_dir
+    make = partial(corpus_builder, name, size, data_dir, strict=strict, **options)
     try:
         with full_disk_named(where):
-            corpus, problems = _built(corpus_builder(name, size, data_dir, cache_dir, strict=strict, **options))
+            corpus, problems = _built(make(cache_dir=cache_dir))
     except OSError as error:
         if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
             raise
-        ready = _ready(name, size, data_dir, where, strict, options)
+        ready = _ready(make, where)
         if ready is None:
             raise CorpusFileError(
                 f"{name} is not built yet, and its cache {os.fspath(where)} cannot be written: {error.strerror}. Name "
@@ -128,31 +105,30 @@ def corpus_builder(
     **options: Any,
 ) -> CorpusBuilder:
     """The `datasets` builder of a corpus, for those who want its `info` or its own methods; see `load_corpus`."""
-    from hf_mlcl.data.builder import folder_fingerprint, source_digest
+    from hf_mlcl.data import toy
+    from hf_mlcl.data.builder import folder_fingerprint
 
-    _check_name(name)
-    facts = corpus_facts(name)
+    builder, facts = _builder_class(name), corpus_facts(name)
     if size not in SIZES:
         raise ValueError(f"size={size!r} is not known: pass one of {', '.join(map(repr, SIZES))}.")
     if size == "small" and facts.small_sizes is None:
-        raise ValueError(
-            f"size='small' is not there for {name}: the study has no small version of it. Pass size='full'."
-        )
-    module = importlib.import_module(f"hf_mlcl.data.corpora.{name}")
+        raise ValueError(f"size='small' is not available for {name}: the study has no small version of it.")
     key = "official"
     if facts.study is None:
         if data_dir is not None:
             raise ValueError(
                 f"data_dir={os.fspath(data_dir)!r} has no use for {name}, which is built in. Leave it out."
             )
-        key = source_digest(module)
+        # When the code that generates a corpus changes, so does the corpus.
+        code = inspect.getsource(importlib.import_module(builder.__module__)) + inspect.getsource(toy)
+        key = hashlib.blake2b(code.encode(), digest_size=16).hexdigest()
     elif data_dir is not None:
         data_dir = os.path.abspath(os.path.expanduser(os.fspath(data_dir)))
         if not os.path.isdir(data_dir):
             raise ValueError(f"data_dir={data_dir!r} is not a folder. Pass the folder that holds the files of {name}.")
         key = folder_fingerprint(data_dir)
     chosen = chosen_options(name, size, options)
-    builder: CorpusBuilder = _builder_class(name)(
+    return builder(
         cache_dir=None if cache_dir is None else os.path.abspath(os.path.expanduser(os.fspath(cache_dir))),
         dataset_name=f"hf_mlcl_{name}",
         config_name=size,
@@ -162,19 +138,10 @@ def corpus_builder(
         strict=strict,
         **({"options": chosen} if chosen else {}),
     )
-    return builder
 
 
 def chosen_options(corpus: str, size: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """The options of `load_corpus` that are not the default, checked.
-
-    Args:
-        corpus: One of `list_corpora()`.
-        size: For which some options have no meaning.
-        options: As given.
-
-    Raises:
-        ValueError: Names the option, and what there is.
 
     Examples:
         >>> chosen_options("voc2007", "full", {"difficult": "absent", "halves": "study"})
@@ -182,25 +149,20 @@ def chosen_options(corpus: str, size: str, options: Mapping[str, Any]) -> dict[s
     """
     from hf_mlcl.data.builder import OPTIONS_OF_SIZE
 
-    known = _builder_class(corpus).OPTIONS
-    chosen = {}
-    for name, value in sorted(options.items()):
-        if name not in known:
-            raise ValueError(f"{corpus} has no option {name!r}. It has: {', '.join(sorted(known))}.")
-        values = known[name]
-        if isinstance(values, tuple):
+    facts = corpus_facts(corpus)
+    for name, value in options.items():
+        if name not in facts.options:
+            raise ValueError(f"{corpus} has no option {name!r}. It has: {', '.join(sorted(facts.options))}.")
+        values = facts.options[name]
+        if isinstance(values, list):
             if value not in values or type(value) is not type(values[0]):
                 raise ValueError(f"{name}={value!r} is not known: pass one of {', '.join(map(repr, values))}.")
         elif type(value) is not int or value < 0:
             raise ValueError(f"{name}={value!r} is not possible: pass a whole number from 0 on.")
         if OPTIONS_OF_SIZE.get(name, size) != size:
-            raise ValueError(
-                f"{name}={value!r} has no use for size={size!r}: it is about size={OPTIONS_OF_SIZE[name]!r}. "
-                f"Leave it out."
-            )
-        if value != (values[0] if isinstance(values, tuple) else values):
-            chosen[name] = value
-    return chosen
+            about = f"it is about size={OPTIONS_OF_SIZE[name]!r}"
+            raise ValueError(f"{name}={value!r} has no use for size={size!r}: {about}. Leave it out.")
+    return {name: value for name, value in sorted(options.items()) if value != default_options(corpus, size)[name]}
 
 
 def default_options(corpus: str, size: str = "full") -> dict[str, Any]:
@@ -212,24 +174,8 @@ def default_options(corpus: str, size: str = "full") -> dict[str, Any]:
     """
     from hf_mlcl.data.builder import OPTIONS_OF_SIZE
 
-    known = _builder_class(corpus).OPTIONS
-    return {
-        name: values[0] if isinstance(values, tuple) else values
-        for name, values in known.items()
-        if OPTIONS_OF_SIZE.get(name, size) == size
-    }
-
-
-def _builder_class(name: str) -> type[CorpusBuilder]:
-    from hf_mlcl.data.builder import CorpusBuilder
-
-    _check_name(name)
-    module = importlib.import_module(f"hf_mlcl.data.corpora.{name}")
-    return next(
-        value
-        for value in vars(module).values()
-        if isinstance(value, type) and issubclass(value, CorpusBuilder) and value.__module__ == module.__name__
-    )
+    known = {name: v for name, v in corpus_facts(corpus).options.items() if OPTIONS_OF_SIZE.get(name, size) == size}
+    return {name: values[0] if isinstance(values, list) else values for name, values in known.items()}
 
 
 def corpus_facts(name: str) -> CorpusFacts:
@@ -239,18 +185,19 @@ def corpus_facts(name: str) -> CorpusFacts:
         >>> corpus_facts("bgc").license
         'CC BY-NC 4.0'
     """
-    _check_name(name)
-    facts: CorpusFacts = importlib.import_module(f"hf_mlcl.data.corpora.{name}").FACTS
-    return facts
+    facts = all_facts()
+    if name not in facts:
+        raise ValueError(unknown_name("corpus", name, facts))
+    return facts[name]
 
 
-def _check_name(name: str) -> None:
-    if name not in CORPORA:
-        raise ValueError(unknown_name("corpus", name, CORPORA))
+def _builder_class(name: str) -> type[CorpusBuilder]:
+    module = importlib.import_module(f"hf_mlcl.data.corpora.{corpus_facts(name).name}")
+    builder: type[CorpusBuilder] = vars(module)[name.title().replace("_", "")]
+    return builder
 
 
 def _built(builder: CorpusBuilder) -> tuple[DatasetDict, Problems]:
-    """Build a corpus, or open it if that was done before."""
     builder.download_and_prepare()
     try:
         return _checked(builder)
@@ -259,14 +206,7 @@ def _built(builder: CorpusBuilder) -> tuple[DatasetDict, Problems]:
         return _checked(builder)
 
 
-def _ready(
-    name: str,
-    size: str,
-    data_dir: str | os.PathLike[str] | None,
-    where: str | os.PathLike[str],
-    strict: bool,
-    options: Mapping[str, Any],
-) -> tuple[DatasetDict, Problems] | None:
+def _ready(make: Callable[..., CorpusBuilder], where: str | os.PathLike[str]) -> tuple[DatasetDict, Problems] | None:
     """A corpus from a cache that cannot be written, so that no lock can be made there; None if it is not in there.
 
     Nothing is lost without a lock: a corpus gets its name in the cache when it is complete.
@@ -274,7 +214,7 @@ def _ready(
     from datasets import DatasetInfo, config
 
     with tempfile.TemporaryDirectory() as elsewhere:  # the builder makes its locks there, and knows the name
-        builder = corpus_builder(name, size, data_dir, elsewhere, strict=strict, **options)
+        builder = make(cache_dir=elsewhere)
     built = os.path.join(os.path.expanduser(os.fspath(where)), builder._relative_data_dir())
     if not os.path.isfile(os.path.join(built, config.DATASET_INFO_FILENAME)):
         return None
@@ -292,4 +232,4 @@ def _checked(builder: CorpusBuilder) -> tuple[DatasetDict, Problems]:
         if len(corpus[split]) != info.num_examples:
             raise RuntimeError(f"{split} has {len(corpus[split])} rows, built were {info.num_examples}")
     with open(os.path.join(builder.cache_dir, PROBLEMS_FILE), encoding="utf-8") as file:
-        return corpus, Problems.from_json(file.read())
+        return corpus, Problems(found=json.load(file))

@@ -1,4 +1,4 @@
-"""From texts to tokens: the study's cleaning, and tokenised corpora that are computed once."""
+"""From texts to tokens, computed once: the study's cleaning, tokenised corpora, batches of texts of like length."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import json
 import os
 import re
 from collections.abc import Iterable
+from functools import partial
 from typing import Any, TypeVar
 
+import pyarrow.compute as pc
+import torch
 from datasets import Dataset, DatasetDict
 from datasets.fingerprint import Hasher
 from tokenizers import Regex, Tokenizer
@@ -17,6 +20,7 @@ from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import TemplateProcessing
 from tokenizers.trainers import WordLevelTrainer
 from transformers import PreTrainedTokenizerFast
+from transformers.trainer_pt_utils import LengthGroupedSampler
 
 from hf_mlcl.data.errors import full_disk_named
 
@@ -47,61 +51,42 @@ def tokenize(
     num_proc: int | None = None,
     text_column: str = "text",
 ) -> AnyDataset:
-    """Replace a corpus's text by tokens, once: the next call with the same corpus and tokenizer opens the cache.
+    """Replace the texts of a `Dataset` or `DatasetDict` by tokens, once: the next call opens the cache.
 
     `datasets` finds a cache by hashing the function, and with it the tokenizer; but a fast tokenizer changes with its
     first use (it remembers how it truncated), so that the cache is missed. Here the key is made of what matters.
 
-    The column `length` is the one that the Trainer's `train_sampling_strategy="group_by_length"` looks for; see also
-    `length_grouped_sampler`.
-
-    Args:
-        corpus: A `Dataset` or `DatasetDict`.
-        tokenizer: A transformers tokenizer.
-        max_length: Tokens to keep; the study keeps 220.
-        clean: Apply `clean_text` first.
-        num_proc: Processes.
-        text_column: Column with texts.
-
-    Returns:
-        The corpus with the tokenizer's outputs and `length` in place of the text.
+    The study keeps 220 tokens; with `clean`, `clean_text` comes first. The column `length` is the one that the
+    Trainer's `train_sampling_strategy="group_by_length"` looks for.
     """
     if isinstance(corpus, DatasetDict):
-        return DatasetDict(
-            {
-                split: tokenize(dataset, tokenizer, max_length, clean=clean, num_proc=num_proc, text_column=text_column)
-                for split, dataset in corpus.items()
-            }
-        )
+        options: Any = {"clean": clean, "num_proc": num_proc, "text_column": text_column}
+        return DatasetDict({split: tokenize(rows, tokenizer, max_length, **options) for split, rows in corpus.items()})
     if text_column not in corpus.column_names:
-        raise ValueError(
-            f"text_column={text_column!r} is not a column of the corpus: it has {', '.join(corpus.column_names)}."
-        )
-    key = Hasher.hash([corpus._fingerprint, tokenizer_key(tokenizer), max_length, clean, text_column, _RULES])
+        columns = ", ".join(corpus.column_names)
+        raise ValueError(f"text_column={text_column!r} is not a column of the corpus: it has {columns}.")
+    key = Hasher.hash([corpus._fingerprint, _tokenizer_key(tokenizer), max_length, clean, text_column, _RULES])
     with full_disk_named(os.path.dirname(corpus.cache_files[0]["filename"]) if corpus.cache_files else ""):
         return corpus.map(
-            _encode,
+            partial(_encode, tokenizer=tokenizer, max_length=max_length, clean=clean),
+            input_columns=[text_column],
             batched=True,
             num_proc=num_proc,
             remove_columns=[text_column],
             new_fingerprint=key,
-            fn_kwargs={"tokenizer": tokenizer, "max_length": max_length, "clean": clean, "text_column": text_column},
             desc="Tokenising",
         )
 
 
 def with_cleaning(tokenizer: Any) -> PreTrainedTokenizerFast:
-    """The same tokenizer with `clean_text` built in, so that a saved model cleans by itself wherever it is used.
-
-    Args:
-        tokenizer: A fast tokenizer.
+    """The same fast tokenizer with `clean_text` built in, so that a saved model cleans by itself wherever it is used.
 
     Examples:
         >>> tokenizer = with_cleaning(word_tokenizer(["naive bayes , isn ' t it ?"]))
         >>> tokenizer.tokenize("NAIVE <Bayes>")
         ['naive', 'bayes']
     """
-    if getattr(tokenizer, "backend_tokenizer", None) is None:
+    if not tokenizer.is_fast:
         raise ValueError(f"Cleaning needs a fast tokenizer; {type(tokenizer).__name__} is not one. Clean the texts.")
     backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
     steps = [Replace(Regex(_DROPPED.pattern), " "), Replace(Regex(_SPACES.pattern), " "), Strip(), Lowercase()]
@@ -116,14 +101,7 @@ def with_cleaning(tokenizer: Any) -> PreTrainedTokenizerFast:
 
 
 def word_tokenizer(texts: Iterable[str], max_words: int = 20_000) -> PreTrainedTokenizerFast:
-    """A tokenizer of whole words, learned from the texts: for encoders that are trained from nothing, offline.
-
-    Args:
-        texts: Texts to take the words from.
-        max_words: The most frequent words that it keeps.
-
-    Returns:
-        A fast tokenizer that begins each text with ``[CLS]``.
+    """A fast tokenizer of the most frequent words of some texts: for encoders that are trained from nothing, offline.
 
     Examples:
         >>> tokenizer = word_tokenizer(["a cat sat", "a dog sat"])
@@ -140,21 +118,47 @@ def word_tokenizer(texts: Iterable[str], max_words: int = 20_000) -> PreTrainedT
     )
 
 
-def tokenizer_key(tokenizer: Any) -> str:
+def _tokenizer_key(tokenizer: Any) -> str:
     """A digest of everything in a tokenizer that decides about tokens, and nothing that its use changes."""
-    backend = getattr(tokenizer, "backend_tokenizer", None)
-    if backend is not None:
-        state = json.loads(backend.to_str())
-        state.pop("truncation", None)
-        state.pop("padding", None)
-    else:
-        state = sorted(tokenizer.get_vocab().items())
-    sides = [getattr(tokenizer, name, None) for name in ("truncation_side", "model_input_names")]
+    state = json.loads(tokenizer.backend_tokenizer.to_str()) if tokenizer.is_fast else tokenizer.get_vocab()
+    state = {name: value for name, value in state.items() if name not in ("truncation", "padding")}
+    sides = [tokenizer.truncation_side, tokenizer.model_input_names]
     return str(Hasher.hash([type(tokenizer).__name__, json.dumps(state, sort_keys=True), sides]))
 
 
-def _encode(batch: Any, tokenizer: Any, max_length: int, clean: bool, text_column: str) -> dict[str, Any]:
-    texts = [clean_text(text) for text in batch[text_column]] if clean else batch[text_column]
+def _encode(texts: list[str], tokenizer: Any, max_length: int, clean: bool) -> dict[str, Any]:
+    texts = [clean_text(text) for text in texts] if clean else texts
     encoded = dict(tokenizer(texts, truncation=True, max_length=max_length))
-    encoded["length"] = [len(ids) for ids in encoded["input_ids"]]
-    return encoded
+    return {**encoded, "length": [len(ids) for ids in encoded["input_ids"]]}
+
+
+def row_lengths(dataset: Dataset, column: str = "input_ids") -> list[int]:
+    """Number of tokens of each row, from the Arrow column itself: 20,000 rows take milliseconds.
+
+    Examples:
+        >>> row_lengths(Dataset.from_dict({"input_ids": [[5, 6, 7], [], [8]]}))
+        [3, 0, 1]
+    """
+    if column not in dataset.column_names:
+        raise ValueError(
+            f"column={column!r} is not a column of the dataset: it has {', '.join(dataset.column_names)}. Tokenise the "
+            f"corpus first: hf_mlcl.data.tokenize(corpus, tokenizer)."
+        )
+    tables = dataset.select_columns([column]).with_format("arrow").iter(batch_size=100_000)
+    return [length for table in tables for length in pc.list_value_length(table[column]).to_pylist()]
+
+
+def length_grouped_sampler(
+    dataset: Dataset, batch_size: int, generator: torch.Generator | None = None
+) -> LengthGroupedSampler:
+    """The sampler behind the Trainer's `train_sampling_strategy="group_by_length"`, without its wait.
+
+    The Trainer measures the lengths by decoding every row; here the sampler gets them all at once (20,000 rows: 1.8 s
+    against 0.02 s). Where gradients are accumulated, `batch_size` is multiplied by the accumulation steps.
+
+    Examples:
+        >>> tokens = Dataset.from_dict({"input_ids": [[1] * length for length in (9, 1, 8, 2)]})
+        >>> sorted(length_grouped_sampler(tokens, batch_size=2))
+        [0, 1, 2, 3]
+    """
+    return LengthGroupedSampler(batch_size, lengths=row_lengths(dataset), generator=generator)

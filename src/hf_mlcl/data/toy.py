@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import astuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hf_mlcl.data.splits import Example, Stream
+from hf_mlcl.data.builder import SMALL_FRACTION, CorpusBuilder, Plan
+from hf_mlcl.data.splits import SPLITS, Example, Stream, draw
 
 
 def draw_labels(
@@ -16,18 +18,11 @@ def draw_labels(
 ) -> list[int]:
     """Draw the labels of one example.
 
-    A first label comes from a power law over all labels: the long tail. Others follow it: from its own group often, and
-    from the group after its own sometimes. So labels are correlated, and rare ones mostly appear beside frequent ones.
-
-    Args:
-        rng: Source of chance.
-        groups: Labels of each group.
-        tail: Exponent of the power law; the frequency of the k-th label is about k to the power of minus it.
-        in_group: Chance of each further label of the group, divided by its rank in the group.
-        across: Chance of a label of the next group.
+    A first label comes from a power law with the exponent `tail` over all labels: the long tail. Others follow it: from
+    its own group often (`in_group`, less by rank), and from the next group sometimes (`across`). So labels are
+    correlated, and rare ones mostly appear beside frequent ones.
     """
-    number = sum(len(group) for group in groups)
-    first = int(np.searchsorted(_power_law(number, tail), rng.random()))
+    first = int(np.searchsorted(_power_law(sum(map(len, groups)), tail), rng.random()))
     home = next(index for index, group in enumerate(groups) if first in group)
     chosen = {first}
     for rank, label in enumerate(groups[home], start=1):
@@ -43,16 +38,23 @@ def draw_labels(
 def _power_law(number: int, tail: float) -> NDArray[np.float64]:
     """Cumulated probabilities of the labels, without the last, which is 1."""
     weights = np.arange(1, number + 1, dtype=np.float64) ** -tail
-    cumulated: NDArray[np.float64] = np.cumsum(weights / weights.sum())[:-1]
-    return cumulated
+    return np.asarray(np.cumsum(weights / weights.sum())[:-1])
 
 
-def generated(make: Callable[[np.random.Generator], Example], start: int, count: int, seed: int) -> Stream:
-    """A stream of generated examples. Each has a generator of its own, so that none depends on how many come before."""
+def generated_plan(
+    builder: CorpusBuilder, labels: Sequence[str], make: Callable[[np.random.Generator], Example], seed: int
+) -> Plan:
+    """Consecutive numbers of examples make up the splits; the small version draws a fifth of those for training.
 
-    def stream() -> Iterator[Example]:
-        for number in range(start, start + count):
-            example = make(np.random.default_rng([seed, number]))
-            yield Example(f"{number:06d}", example.content, example.labels)
+    Each example has a generator of its own, so that none depends on how many come before.
+    """
 
-    return stream
+    def stream(numbers: range) -> Stream:
+        return lambda: (make(np.random.default_rng([seed, i]))._replace(key=f"{i:06d}") for i in numbers)
+
+    assert builder.FACTS.sizes is not None
+    ends = np.cumsum([0, *astuple(builder.FACTS.sizes)]).tolist()
+    splits = {split: stream(range(*ends[i : i + 2])) for i, split in enumerate(SPLITS)}
+    if builder.config.size == "small":
+        splits["train"], _ = draw(splits["train"], SMALL_FRACTION)
+    return Plan(labels, splits)

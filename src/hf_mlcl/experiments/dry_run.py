@@ -132,7 +132,7 @@ def dry_run(
     facts = corpus_facts(corpus) if corpus in list_corpora() else None
     if kind is None and facts is None:
         raise ValueError(f"kind is missing: whether {corpus} has texts or images is not known before it is read.")
-    kind = kind or (facts.kind if facts else None)
+    kind = kind or (facts.modality if facts else None)
     assert kind is not None
     study = origins(corpus, kind)
     tried = _tried(recipe.grid(training.loss, experiment.size))

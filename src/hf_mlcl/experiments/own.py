@@ -60,7 +60,7 @@ def own_recipe(data: OwnData, corpus: str, backbone: str | None = None) -> Recip
     """
     rows = len(data.splits["train"])
     settings: dict[str, Any] = {
-        "backbone": backbone or default_backbone(data.kind)[0],
+        "backbone": backbone or default_backbone(data.modality)[0],
         "protocol": "best",
         "per_device_eval_batch_size": 64,
         "save_steps": 0.25,
@@ -69,11 +69,11 @@ def own_recipe(data: OwnData, corpus: str, backbone: str | None = None) -> Recip
         "logging_steps": 25,
         "thresholds": "macro_f1",
     }
-    if data.kind == "text":
+    if data.modality == "text":
         settings["max_length"] = _tokens(data, settings["backbone"])
     if backbone == SMALL_BACKBONE:
         batch = int(np.clip(2 ** round(math.log2(max(rows / 20, 1))), 16, 256))
-        settings |= {"learning_rate": 1e-3, "image_size": 64} if data.kind == "image" else {"learning_rate": 1e-3}
+        settings |= {"learning_rate": 1e-3, "image_size": 64} if data.modality == "image" else {"learning_rate": 1e-3}
         contrastive = {"global_batch_size": batch, "num_train_epochs": _epochs(rows, batch, STEPS_FROM_NOTHING, 3, 40)}
         few = min(batch, 32)
         logit = {"global_batch_size": few, "num_train_epochs": _epochs(rows, few, STEPS_FROM_NOTHING, 3, 40)}
@@ -88,7 +88,7 @@ def own_recipe(data: OwnData, corpus: str, backbone: str | None = None) -> Recip
         "num_train_epochs": _epochs(rows, batch, STEPS, 1 if rows > 20_000 else 2, 16),
         "prototype_init": "names",
     }
-    settings |= {"pooling": "auto"} if data.kind == "text" else {"augmentation": "crop", "freeze_batch_norm": True}
+    settings |= {"pooling": "auto"} if data.modality == "text" else {"augmentation": "crop", "freeze_batch_norm": True}
     return Recipe(corpus, settings=settings)
 
 

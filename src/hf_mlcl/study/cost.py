@@ -56,7 +56,7 @@ def assumed_backbones(study: Study) -> dict[str, str]:
     assumed = {}
     for run in study.runs:
         settings = _resolved(run)
-        modality = corpus_facts(settings["corpus"]).kind
+        modality = corpus_facts(settings["corpus"]).modality
         if not _forward(modality, settings.get("backbone"), _size(settings, modality))[1]:
             assumed[str(settings["backbone"])] = STAND_INS[modality]
     return assumed
@@ -67,7 +67,7 @@ def run_cost(run: Run, rates: Mapping[str, float] = DEVICE_RATE) -> Cost:
     settings = _resolved(run)
     labelled_only = bool((settings.get("corpus_options") or {}).get("labelled_only"))
     sizes = split_sizes(settings["corpus"], settings.get("size", "full"), labelled_only)
-    return settings_cost(settings, corpus_facts(settings["corpus"]).kind, sizes, rates)
+    return settings_cost(settings, corpus_facts(settings["corpus"]).modality, sizes, rates)
 
 
 def settings_cost(

@@ -17,7 +17,7 @@ from datasets.fingerprint import Hasher
 from torch import Tensor
 from transformers import set_seed
 
-from hf_mlcl.data.batching import row_lengths
+from hf_mlcl.data.text import row_lengths
 from hf_mlcl.evaluation.feature_cache import FeatureCache, feature_key
 from hf_mlcl.training.batches import BatchTrainer, check_not_empty, first_view
 

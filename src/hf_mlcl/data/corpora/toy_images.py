@@ -9,54 +9,30 @@ import math
 import numpy as np
 from PIL import Image, ImageDraw, ImageFilter
 
-from hf_mlcl.data.builder import SPLITS, CorpusBuilder, Plan
-from hf_mlcl.data.facts import CorpusFacts, SplitSizes
+from hf_mlcl.data.builder import CorpusBuilder, Plan
 from hf_mlcl.data.sources import SourceTree
-from hf_mlcl.data.splits import Example, draw
-from hf_mlcl.data.toy import draw_labels, generated
+from hf_mlcl.data.splits import Example
+from hf_mlcl.data.toy import draw_labels, generated_plan
 
 SEED = 20_241_201
 SIDE, OVERSAMPLED = 32, 64
 GROUPS = ((0, 5, 10), (1, 6, 11), (2, 7, 12), (3, 8, 13), (4, 9, 14))
 
-FACTS = CorpusFacts(
-    name="toy_images",
-    kind="image",
-    summary=(
-        "Generated colour pictures of 32 x 32 pixels in which objects of 15 kinds overlap and vary in place, size, "
-        "turn and colour; kinds are correlated and long-tailed."
-    ),
-    homepage="https://arxiv.org/abs/2412.00101",
-    license="Apache-2.0",
-    citation="",
-    sizes=SplitSizes(2_400, 500, 800),
-    small_sizes=SplitSizes(480, 500, 800),
-)
-
 Points = list[tuple[float, float]]
 
 
-def _polygon(corners: int, turn: float = 0.0) -> Points:
-    return [
-        (math.cos(turn + 2 * math.pi * k / corners), math.sin(turn + 2 * math.pi * k / corners)) for k in range(corners)
-    ]
+def _polygon(corners: int) -> Points:
+    angles = [2 * math.pi * k / corners for k in range(corners)]
+    return [(math.cos(angle), math.sin(angle)) for angle in angles]
 
 
 def _star(tips: int, inner: float) -> Points:
-    radius = (1.0, inner)
-    return [
-        (radius[k % 2] * math.cos(math.pi * k / tips), radius[k % 2] * math.sin(math.pi * k / tips))
-        for k in range(2 * tips)
-    ]
+    corners = [((1.0, inner)[k % 2], math.pi * k / tips) for k in range(2 * tips)]
+    return [(radius * math.cos(angle), radius * math.sin(angle)) for radius, angle in corners]
 
 
-def _bar(x: float, y: float, half_width: float, half_height: float) -> Points:
-    return [
-        (x - half_width, y - half_height),
-        (x + half_width, y - half_height),
-        (x + half_width, y + half_height),
-        (x - half_width, y + half_height),
-    ]
+def _bar(x: float, y: float, width: float, height: float) -> Points:
+    return [(x + a * width, y + b * height) for a, b in ((-1, -1), (1, -1), (1, 1), (-1, 1))]
 
 
 DISC, SQUARE = _polygon(40), _bar(0, 0, 0.8, 0.8)
@@ -81,41 +57,27 @@ KINDS: dict[str, tuple[list[Points], list[Points]]] = {
 LABELS = tuple(KINDS)
 
 
-def _colour(rng: np.random.Generator, label: int) -> tuple[int, int, int]:
-    """Three kinds share a favourite hue, and any may take another: colour hints at a kind and does not tell it."""
-    hue = (label % 5) / 5 + rng.normal(0, 0.05) if rng.random() < 0.85 else rng.random()
-    red, green, blue = colorsys.hsv_to_rgb(hue % 1.0, rng.uniform(0.55, 1.0), rng.uniform(0.6, 1.0))
-    return int(255 * red), int(255 * green), int(255 * blue)
-
-
-def _background(rng: np.random.Generator) -> Image.Image:
-    corners = rng.integers(40, 170, (2, 2, 3), dtype=np.uint8)
-    return Image.fromarray(corners).resize((OVERSAMPLED, OVERSAMPLED), Image.Resampling.BILINEAR)
-
-
 def _draw_object(rng: np.random.Generator, picture: Image.Image, label: int) -> None:
     radius = rng.uniform(0.17, 0.34) * OVERSAMPLED
     x, y = rng.uniform(0.2, 0.8, 2) * OVERSAMPLED
     turn = rng.normal(0, 0.35)
-
-    def place(points: Points) -> Points:
-        cos, sin = radius * math.cos(turn), radius * math.sin(turn)
-        return [(x + a * cos - b * sin, y + a * sin + b * cos) for a, b in points]
-
+    cos, sin = radius * math.cos(turn), radius * math.sin(turn)
     mask = Image.new("L", picture.size)
     draw = ImageDraw.Draw(mask)
-    filled, holes = KINDS[LABELS[label]]
-    for outline in filled:
-        draw.polygon(place(outline), fill=255)
-    for outline in holes:
-        draw.polygon(place(outline), fill=0)
-    picture.paste(_colour(rng, label), mask=mask)
+    for outlines, fill in zip(KINDS[LABELS[label]], (255, 0), strict=True):
+        for outline in outlines:
+            draw.polygon([(x + a * cos - b * sin, y + a * sin + b * cos) for a, b in outline], fill=fill)
+    # Three kinds share a favourite hue, and any may take another: colour hints at a kind and does not tell it.
+    hue = (label % 5) / 5 + rng.normal(0, 0.05) if rng.random() < 0.85 else rng.random()
+    red, green, blue = colorsys.hsv_to_rgb(hue % 1.0, rng.uniform(0.55, 1.0), rng.uniform(0.6, 1.0))
+    picture.paste((int(255 * red), int(255 * green), int(255 * blue)), mask=mask)
 
 
 def make_picture(rng: np.random.Generator) -> Example:
     """One picture: its objects in random order over a soft background, slightly blurred, with noise."""
     labels = draw_labels(rng, GROUPS, tail=1.0, in_group=0.35, across=0.4)
-    picture = _background(rng)
+    corners = rng.integers(40, 170, (2, 2, 3), dtype=np.uint8)
+    picture = Image.fromarray(corners).resize((OVERSAMPLED, OVERSAMPLED), Image.Resampling.BILINEAR)
     objects = [label for label in labels for _ in range(1 + (rng.random() < 0.25))]
     for index in rng.permutation(len(objects)):
         _draw_object(rng, picture, objects[index])
@@ -127,18 +89,8 @@ def make_picture(rng: np.random.Generator) -> Example:
 
 
 class ToyImages(CorpusBuilder):
-    """Generates the corpus; nothing is read."""
-
-    FACTS = FACTS
+    """Generates pictures."""
 
     def plan(self, sources: SourceTree) -> Plan:
-        """Consecutive numbers of examples make up the splits."""
-        sizes = (2_400, 500, 800)
-        starts = (0, 2_400, 2_900)
-        streams = {
-            split: generated(make_picture, start, size, SEED)
-            for split, start, size in zip(SPLITS, starts, sizes, strict=True)
-        }
-        if self.config.size == "small":
-            streams["train"], _ = draw(streams["train"], 0.2)
-        return Plan(LABELS, streams)
+        """Nothing is read: every example is generated."""
+        return generated_plan(self, LABELS, make_picture, SEED)

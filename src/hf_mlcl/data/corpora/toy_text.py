@@ -3,119 +3,76 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from hf_mlcl.data.builder import SPLITS, CorpusBuilder, Plan
-from hf_mlcl.data.facts import CorpusFacts, SplitSizes
+from hf_mlcl.data.builder import CorpusBuilder, Plan
 from hf_mlcl.data.sources import SourceTree
-from hf_mlcl.data.splits import Example, draw
-from hf_mlcl.data.toy import draw_labels, generated
+from hf_mlcl.data.splits import Example
+from hf_mlcl.data.toy import draw_labels, generated_plan
 
 SEED = 20_241_200
-THEMES = (
-    ("boats", "tides", "fish", "pirates"),
-    ("bread", "spices", "wine", "cheese"),
-    ("trees", "birds", "wolves", "moss"),
-    ("engines", "wheels", "fuel", "rails"),
-    ("stars", "planets", "comets", "rockets"),
-    ("songs", "drums", "strings", "choirs"),
-    ("paint", "marble", "masks", "poems"),
+THEMES = 7
+LABELS = str.split(
+    "boats bread trees engines stars songs paint "  # the most frequent label of each theme, then the next
+    "tides spices birds wheels planets drums marble "
+    "fish wine wolves fuel comets strings masks "
+    "pirates cheese moss rails rockets choirs poems"
 )
-# Themes take turns, so that each has a frequent label and a rare one.
-GROUPS = tuple(tuple(range(theme, 4 * len(THEMES), len(THEMES))) for theme in range(len(THEMES)))
-LABELS = tuple(THEMES[label % len(THEMES)][label // len(THEMES)] for label in range(4 * len(THEMES)))
-COMMON_WORDS, THEME_WORDS, OWN_WORDS, MARKERS = 500, 30, 5, 4
-
-FACTS = CorpusFacts(
-    name="toy_text",
-    kind="text",
-    summary=(
-        "Generated documents with 28 correlated, long-tailed labels. Labels of a theme share words; much of what tells "
-        "them apart is the order of two words, which a bag of words cannot see."
-    ),
-    homepage="https://arxiv.org/abs/2412.00101",
-    license="Apache-2.0",
-    citation="",
-    sizes=SplitSizes(3_000, 600, 1_000),
-    small_sizes=SplitSizes(600, 600, 1_000),
-)
-
-
-@dataclass(frozen=True)
-class Vocabulary:
-    """The words of the corpus, by what they hint at.
-
-    Args:
-        common: Words of no meaning.
-        theme: Words of each theme; its labels share them.
-        own: Words of each label.
-        markers: Words of each theme whose ordered pairs stand for its labels.
-    """
-
-    common: Sequence[str]
-    theme: Sequence[Sequence[str]]
-    own: Sequence[Sequence[str]]
-    markers: Sequence[Sequence[str]]
+GROUPS = [range(theme, len(LABELS), THEMES) for theme in range(THEMES)]
+Words = list[str]
 
 
 @functools.cache
-def vocabulary() -> Vocabulary:
-    """Invented words of two or three syllables."""
+def vocabulary() -> tuple[Words, list[Words], list[Words], list[Words]]:
+    """Invented words of two or three syllables that hint at nothing, at each theme, at each label; and markers.
+
+    Ordered pairs of the four markers of a theme stand for its labels.
+    """
     rng = np.random.default_rng(SEED)
     onsets = str.split("b d f g k l m n p r s t v z br dr gl kr pl st tr")
     vowels = str.split("a e i o u ai ou")
     words: dict[str, None] = {}
-    needed = COMMON_WORDS + len(THEMES) * (THEME_WORDS + MARKERS) + len(LABELS) * OWN_WORDS
-    while len(words) < needed:
+    while len(words) < 500 + THEMES * (30 + 4) + len(LABELS) * 5:
         syllables = (rng.choice(onsets) + rng.choice(vowels) for _ in range(rng.integers(2, 4)))
         words["".join(syllables)] = None
     pool = iter(words)
 
-    def take(count: int) -> list[str]:
-        return [next(pool) for _ in range(count)]
+    def take(count: int) -> Words:
+        return list(itertools.islice(pool, count))
 
-    return Vocabulary(
-        take(COMMON_WORDS),
-        [take(THEME_WORDS) for _ in THEMES],
-        [take(OWN_WORDS) for _ in LABELS],
-        [take(MARKERS) for _ in THEMES],
-    )
+    themes = range(THEMES)
+    return take(500), [take(30) for _ in themes], [take(5) for _ in LABELS], [take(4) for _ in themes]
 
 
-def phrase(label: int) -> tuple[str, str]:
-    """The two words that, in this order and side by side, stand for a label: (a b), (b a), (c d) or (d c)."""
-    a, b, c, d = vocabulary().markers[label % len(THEMES)]
-    return ((a, b), (b, a), (c, d), (d, c))[label // len(THEMES)]
-
-
-def some(rng: np.random.Generator, words: Sequence[str], low: int, high: int) -> list[str]:
+def _some(rng: np.random.Generator, words: Sequence[str], low: int, high: int) -> list[str]:
     """Between `low` and `high` words, with repetition."""
     return [words[place] for place in rng.integers(0, len(words), rng.integers(low, high + 1))]
 
 
 def make_document(rng: np.random.Generator) -> Example:
-    """One document: a sentence of 3 to 11 words a label, mixed with sentences that mean nothing."""
-    words = vocabulary()
+    """One document: a sentence of 3 to 11 words per label, mixed with sentences that mean nothing."""
+    common, theme, own, markers = vocabulary()
     labels = draw_labels(rng, GROUPS, tail=1.15, in_group=0.4, across=0.45)
     sentences = []
     for label in labels:
-        sentence = some(rng, words.theme[label % len(THEMES)], 1, 3) + some(rng, words.common, 2, 5)
+        sentence = _some(rng, theme[label % THEMES], 1, 3) + _some(rng, common, 2, 5)
         if rng.random() < 0.45:
-            sentence += some(rng, words.own[label], 1, 1)
+            sentence += _some(rng, own[label], 1, 1)
         rng.shuffle(sentence)
         if rng.random() < 0.8:
             place = int(rng.integers(0, len(sentence) + 1))
-            sentence[place:place] = phrase(label)
+            a, b, c, d = markers[label % THEMES]
+            sentence[place:place] = ((a, b), (b, a), (c, d), (d, c))[label // THEMES]
         sentences.append(sentence)
     for _ in range(rng.integers(2, 5)):
-        sentence = some(rng, words.common, 4, 8)
+        sentence = _some(rng, common, 4, 8)
         if rng.random() < 0.5:  # a word that hints at a label which is not there
-            sentence += some(rng, words.own[int(rng.integers(len(LABELS)))], 1, 1)
+            sentence += _some(rng, own[int(rng.integers(len(LABELS)))], 1, 1)
         if rng.random() < 0.4:
-            sentence += some(rng, words.markers[int(rng.integers(len(THEMES)))], 1, 1)
+            sentence += _some(rng, markers[int(rng.integers(THEMES))], 1, 1)
         rng.shuffle(sentence)
         sentences.append(sentence)
     text = ". ".join(" ".join(sentences[index]) for index in rng.permutation(len(sentences))) + "."
@@ -123,18 +80,8 @@ def make_document(rng: np.random.Generator) -> Example:
 
 
 class ToyText(CorpusBuilder):
-    """Generates the corpus; nothing is read."""
-
-    FACTS = FACTS
+    """Generates documents."""
 
     def plan(self, sources: SourceTree) -> Plan:
-        """Consecutive numbers of examples make up the splits."""
-        sizes = (3_000, 600, 1_000)
-        starts = (0, 3_000, 3_600)
-        streams = {
-            split: generated(make_document, start, size, SEED)
-            for split, start, size in zip(SPLITS, starts, sizes, strict=True)
-        }
-        if self.config.size == "small":
-            streams["train"], _ = draw(streams["train"], 0.2)
-        return Plan(LABELS, streams)
+        """Nothing is read: every example is generated."""
+        return generated_plan(self, LABELS, make_document, SEED)

@@ -6,54 +6,17 @@ import re
 
 import datasets
 
-from hf_mlcl.data.builder import IMAGE_OPTIONS, CorpusBuilder, LabelNames, Plan
+from hf_mlcl.data.builder import CorpusBuilder, LabelNames, Plan
 from hf_mlcl.data.errors import CorpusFormatError
-from hf_mlcl.data.facts import CorpusFacts, RemoteFile, SplitSizes, StudyStatistics
 from hf_mlcl.data.sources import Member, SourceTree
 from hf_mlcl.data.splits import halves, study_halves
-from hf_mlcl.data.xml_text import parse_xml
 
-LABELS = str.split(
-    "aeroplane bicycle bird boat bottle bus car cat chair cow diningtable dog horse motorbike person pottedplant "
-    "sheep sofa train tvmonitor"
-)
 THIS_YEAR = r"(?!(?:.*/)?VOC(?!2007/)\d{4}/)(?:.*/)?"
 """Folders on the way to a file; a `VOCdevkit` often holds other years of the challenge too, in the same layout."""
 ID_LIST = re.compile(rf"{THIS_YEAR}ImageSets/Main/(trainval|test)\.txt")
 ANNOTATION = re.compile(rf"{THIS_YEAR}Annotations/([^/]+)\.xml")
 IMAGE = re.compile(rf"{THIS_YEAR}JPEGImages/([^/]+\.jpg)")
 ID = re.compile(r"\d{6}")
-BASE = "http://thor.robots.ox.ac.uk/pascal/VOC/voc2007"
-
-FACTS = CorpusFacts(
-    name="voc2007",
-    kind="image",
-    summary="Photographs labelled with the kinds of objects in them, of 20 kinds, small and hidden ones included.",
-    homepage="http://host.robots.ox.ac.uk/pascal/VOC/voc2007/",
-    license="Flickr terms of use",
-    citation="""@misc{pascal-voc-2007,
-  author = {Everingham, Mark and Van Gool, Luc and Williams, Chris and Winn, John and Zisserman, Andrew},
-  title = {The {PASCAL} {V}isual {O}bject {C}lasses {C}hallenge 2007 ({VOC2007}) {R}esults},
-  year = {2007}
-}""",
-    study=StudyStatistics("5.0k / 2.5k / 2.5k", 20, 1.5, "1.0k / 2.5k / 2.5k"),
-    files=(
-        RemoteFile(
-            "VOCtrainval_06-Nov-2007.tar",
-            f"{BASE}/VOCtrainval_06-Nov-2007.tar",
-            md5="c52e279531787c972589f7e41ab4ae64",
-        ),
-        RemoteFile(
-            "VOCtest_06-Nov-2007.tar", f"{BASE}/VOCtest_06-Nov-2007.tar", md5="b6e924de25625d8de591ea690078ad9f"
-        ),
-    ),
-    manual=(
-        "put VOCtrainval_06-Nov-2007.tar and VOCtest_06-Nov-2007.tar, or the folder VOCdevkit that they unpack to, "
-        "into a folder."
-    ),
-    sizes=SplitSizes(5_011, 2_476, 2_476),
-    small_sizes=SplitSizes(1_002, 2_476, 2_476),
-)
 
 
 class Voc2007(CorpusBuilder):
@@ -63,23 +26,15 @@ class Voc2007(CorpusBuilder):
     as present. So do we, unless the option `difficult` says otherwise.
     """
 
-    FACTS = FACTS
     VERSION = datasets.Version("1.1.0")
-    OPTIONS = {  # noqa: RUF012
-        **CorpusBuilder.OPTIONS,
-        **IMAGE_OPTIONS,
-        "difficult": ("present", "ignore", "absent"),
-        "halves": ("study", "hash"),
-    }
 
     def plan(self, sources: SourceTree) -> Plan:
         """Reads the lists of ids and every annotation; images follow when they are needed."""
         ids: dict[str, list[str]] = {"trainval": [], "test": []}
         present: dict[str, LabelNames] = {}
         ignored: dict[str, LabelNames] = {}
-        for member in sources.walk(lambda name: bool(ID_LIST.fullmatch(name) or ANNOTATION.fullmatch(name))):
-            listed, annotated = ID_LIST.fullmatch(member.name), ANNOTATION.fullmatch(member.name)
-            if listed:
+        for member in sources.walk(lambda name: ID_LIST.fullmatch(name) or ANNOTATION.fullmatch(name)):
+            if listed := ID_LIST.fullmatch(member.name):
                 ids[listed[1]] = list(dict.fromkeys(text.split()[0] for _, text in member.lines() if text.strip()))
                 other = next((name for name in ids[listed[1]] if not ID.fullmatch(name)), None)
                 if other is not None:
@@ -87,35 +42,27 @@ class Voc2007(CorpusBuilder):
                         f"{member.origin} lists {other!r}, expected ids of six digits: it seems to be of another year. "
                         f"Give the folder of VOC2007, or the VOCdevkit that holds it."
                     )
-            elif annotated:
-                easy, all_kinds = object_names(member)
-                present[annotated[1]] = all_kinds if self.option("difficult") == "present" else easy
-                ignored[f"{annotated[1]}.jpg"] = tuple(name for name in all_kinds if name not in easy)
+            elif annotated := ANNOTATION.fullmatch(member.name):
+                easy, every = object_names(member)
+                present[annotated[1]] = every if self.option("difficult") == "present" else easy
+                ignored[f"{annotated[1]}.jpg"] = tuple(name for name in every if name not in easy)
         for part, names in ids.items():
             if not names:
                 raise self.missing(f"ImageSets/Main/{part}.txt was")
-            without = [name for name in names if name not in present]
-            if without:
-                raise self.missing(
-                    f"{len(without)} annotations of {part}, the first Annotations/{without[0]}.xml, were"
-                )
+            if without := [name for name in names if name not in present]:
+                first = f"Annotations/{without[0]}.xml"
+                raise self.missing(f"{len(without)} annotations of {part}, the first {first}, were")
         train, held_out = ({f"{name}.jpg": present[name] for name in ids[part]} for part in ("trainval", "test"))
         halved = study_halves if self.option("halves") == "study" else halves
-        splits = self.image_splits(train, held_out, image_key, halved)
-        return Plan(LABELS, splits, ignored if self.option("difficult") == "ignore" else None)
+        splits = self.image_splits(train, held_out, IMAGE, halved)
+        return Plan(self.FACTS.labels, splits, ignored if self.option("difficult") == "ignore" else None)
 
 
 def object_names(member: Member) -> tuple[LabelNames, LabelNames]:
     """The kinds of the objects of an annotation: of those that are not flagged as difficult, and of all."""
     found = [
         (item.findtext("name", "").strip(), item.findtext("difficult", "0").strip() == "1")
-        for item in parse_xml(member).iter("object")
+        for item in member.xml().iter("object")
     ]
     easy = dict.fromkeys(name for name, difficult in found if not difficult)
     return tuple(easy), tuple(dict.fromkeys(name for name, _ in found))
-
-
-def image_key(name: str) -> str:
-    """The file name of an image; empty for other files."""
-    match = IMAGE.fullmatch(name)
-    return match[1] if match else ""

@@ -702,3 +702,17 @@ class TestErrors:
     def test_inputs_of_another_kind_are_named(self, tmp_path):
         with pytest.raises(ValueError, match="input_ids is missing"):
             trainer_for(tmp_path, rows=image_rows(16)).train()
+
+
+def test_frozen_embeddings_stay_as_they_are_while_the_rest_learns(tmp_path):
+    trainer = trainer_for(tmp_path, freeze_embeddings=True, max_steps=2, learning_rate=0.1)
+    before = {name: value.clone() for name, value in trainer.model.state_dict().items()}
+    trainer.train()
+    changed = {name for name, value in trainer.model.state_dict().items() if not torch.equal(value, before[name])}
+    assert any(name.startswith("backbone.") for name in changed)
+    assert not any("word_embeddings" in name for name in changed)
+
+
+def test_embeddings_that_a_backbone_does_not_have_cannot_be_frozen(tmp_path):
+    with pytest.raises(ValueError, match="freeze_embeddings.*text encoders"):
+        trainer_for(tmp_path, image_model(), image_rows(8), freeze_embeddings=True)

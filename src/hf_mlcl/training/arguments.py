@@ -35,6 +35,8 @@ class ContrastiveTrainingArguments(TrainingArguments):
         dropout_by_row: Whether dropout masks belong to the rows of the global batch: the same seed then gives the same
             training whatever the chunks and the number of ranks. Costs the fused attention kernels.
         freeze_batch_norm: Whether batch normalisation keeps the statistics of a pre-trained backbone.
+        freeze_embeddings: Whether the backbone's token embeddings stay as they are. Few rows teach them little, and in
+            small encoders they are half of all that an optimizer step has to change.
         head_learning_rate: Learning rate of what starts from nothing (projection, prototypes, classifier), where it
             differs from the backbone's. With few steps, a larger one keeps random heads from bending good features.
         drop_last_train_batch: Whether the last incomplete training batch is left out; that of a stream, which has
@@ -65,6 +67,7 @@ class ContrastiveTrainingArguments(TrainingArguments):
         default=False, help="Dropout masks that neither chunks nor the number of ranks change."
     )
     freeze_batch_norm: bool = HfArg(default=False, help="Batch normalisation keeps the statistics that it has.")
+    freeze_embeddings: bool = HfArg(default=False, help="Token embeddings stay as they are.")
     head_learning_rate: float | None = HfArg(
         default=None, help="Learning rate of projection, prototypes and classifier, if another."
     )

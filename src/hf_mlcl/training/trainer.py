@@ -172,6 +172,10 @@ class ContrastiveMultiLabelTrainer(FeatureTrainer, PushingTrainer):
             )
         model.dropout_by_row = args.dropout_by_row
         model.freeze_batch_norm = args.freeze_batch_norm
+        if args.freeze_embeddings:
+            if model.main_input_name != "input_ids":
+                raise ValueError("freeze_embeddings=True is for text encoders: this backbone has no token embeddings.")
+            model.get_input_embeddings().requires_grad_(False)
         return model
 
     def _metrics_of_loss(self, args: ContrastiveTrainingArguments) -> Any:

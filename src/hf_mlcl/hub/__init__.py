@@ -12,26 +12,22 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hf_mlcl.hub.classifier import export_classifier
-    from hf_mlcl.hub.encoder import export_encoder, load_prototypes
-    from hf_mlcl.hub.facts import DataFacts, LossFacts, ModelReport, SplitScores, report_of_model
-    from hf_mlcl.hub.model_card import write_model_card
+    from hf_mlcl.hub.exporting import export_classifier, export_encoder
+    from hf_mlcl.hub.model_card import DataFacts, LossFacts, ModelReport, SplitScores, report_of_model, write_model_card
     from hf_mlcl.hub.onnx import export_onnx
-    from hf_mlcl.hub.push import intended_files, push_folder, push_model
+    from hf_mlcl.hub.push import intended_files, push_folder
 
 _HOME = {
-    "DataFacts": "facts",
-    "LossFacts": "facts",
-    "ModelReport": "facts",
-    "SplitScores": "facts",
-    "export_classifier": "classifier",
-    "export_encoder": "encoder",
+    "DataFacts": "model_card",
+    "LossFacts": "model_card",
+    "ModelReport": "model_card",
+    "SplitScores": "model_card",
+    "export_classifier": "exporting",
+    "export_encoder": "exporting",
     "export_onnx": "onnx",
     "intended_files": "push",
-    "load_prototypes": "encoder",
     "push_folder": "push",
-    "push_model": "push",
-    "report_of_model": "facts",
+    "report_of_model": "model_card",
     "write_model_card": "model_card",
 }
 
@@ -44,9 +40,7 @@ __all__ = [
     "export_encoder",
     "export_onnx",
     "intended_files",
-    "load_prototypes",
     "push_folder",
-    "push_model",
     "report_of_model",
     "write_model_card",
 ]

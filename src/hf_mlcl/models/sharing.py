@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from typing import Any
 
 from safetensors import SafetensorError
@@ -38,7 +39,7 @@ class SharedModel:
         ignore_mismatched_sizes: bool = False,
         **kwargs: Any,
     ) -> Any:
-        """As for any model, but for two things: no code runs and no weight is drawn unless one asks for it.
+        """As for any model, but no code runs and no weight is drawn at random unless one asks for it.
 
         Args:
             name: Folder or Hub id.
@@ -93,6 +94,8 @@ class SharedModel:
     ) -> Any:
         """Upload the model, its card, and its tokenizer or image processor.
 
+        A card that is on the Hub already stays as it is, unless the model knows facts for a new one.
+
         Args:
             repo_id: ``"name"`` or ``"owner/name"``.
             processor: Tokenizer or image processor, without which pipelines cannot run; the model's own if not given.
@@ -100,7 +103,18 @@ class SharedModel:
             token: Of the user; the one of ``hf auth login`` if not given.
             **push: Further arguments of `hf_mlcl.hub.push_folder`: ``revision``, ``commit_message``, ...
         """
-        from hf_mlcl.hub import push_model
+        from huggingface_hub import HfApi
 
-        settings = {"private": True if private is None else private, "token": token, **push}
-        return push_model(self, repo_id, processor=processor or self.processor, report=self.report, **settings)
+        from hf_mlcl.hub.model_card import calibrated, report_of_model, write_model_card
+        from hf_mlcl.hub.push import push_folder
+
+        api, private = HfApi(token=token), True if private is None else private
+        repository = api.create_repo(repo_id, private=private, exist_ok=True).repo_id
+        with tempfile.TemporaryDirectory() as folder:
+            for part in (self, processor or self.processor):
+                if part is not None:
+                    part.save_pretrained(folder)
+            if self.report is not None or not api.file_exists(repository, "README.md"):
+                report = calibrated(self.report or report_of_model(self), self.config)  # type: ignore[attr-defined]
+                write_model_card(folder, report, repo_id=repository)
+            return push_folder(folder, repository, private, token, **push)

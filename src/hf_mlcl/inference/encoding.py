@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hf_mlcl.models.loading import WHERE, check_finite, load, problem
+from hf_mlcl.models.loading import check_finite, load, place, problem
 from hf_mlcl.models.modeling import MLCLModel
 
 Inputs = Any
@@ -66,7 +66,7 @@ class Encoder:
 
         model = MLCLModel.from_pretrained(name, trust_remote_code=trust_remote_code, **kwargs)
         check_finite(name, model)
-        where = {key: kwargs[key] for key in WHERE if key in kwargs}
+        where = place(kwargs)
         kind = AutoImageProcessor if model.main_input_name == "pixel_values" else AutoTokenizer
         try:
             processor = load(kind, name, trust_remote_code=trust_remote_code, **where)

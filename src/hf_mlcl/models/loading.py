@@ -17,13 +17,14 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 LONGEST_MESSAGE = 800
 NAMED_WEIGHTS = 5
-"""Weights that a message names."""
-
-WHERE = ("revision", "token", "cache_dir", "subfolder", "local_files_only")
-"""Arguments of ``from_pretrained`` that say where a model lies."""
-
 ARGUMENTS_OF_FILES = ("checkpoint_path", "pretrained", "pretrained_cfg", "pretrained_cfg_overlay", "cache_dir")
 """Arguments of timm's ``create_model`` that make it read files or download them."""
+
+
+def place(kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Those arguments of ``from_pretrained`` that say where a model lies."""
+    names = ("revision", "token", "cache_dir", "subfolder", "local_files_only")
+    return {name: kwargs[name] for name in names if name in kwargs}
 
 
 def load(auto: Any, name: str | os.PathLike[str], *, trust_remote_code: bool = False, **kwargs: Any) -> Any:
@@ -32,12 +33,6 @@ def load(auto: Any, name: str | os.PathLike[str], *, trust_remote_code: bool = F
     Without `trust_remote_code`, transformers would ask on standard input whether to run the Python files that a folder
     or repository names, and take the first line of somebody's data for the answer. Here it is False unless one says
     otherwise, and nobody is asked.
-
-    Args:
-        auto: A class such as ``AutoConfig`` or ``AutoTokenizer``.
-        name: Folder or Hub id.
-        trust_remote_code: Whether to run code that comes with the model.
-        **kwargs: For ``from_pretrained``.
 
     Examples:
         >>> import json, pathlib, tempfile
@@ -61,17 +56,12 @@ def load(auto: Any, name: str | os.PathLike[str], *, trust_remote_code: bool = F
     if isinstance(found, PreTrainedConfig):
         check_timm(found)
         if not trust_remote_code:
-            check_kernels(name, **{key: kwargs[key] for key in WHERE if key in kwargs})
+            check_kernels(name, **place(kwargs))
     return found
 
 
 def check_kernels(name: str | os.PathLike[str], **where: Any) -> None:
-    """Refuse a configuration that names attention of somebody's repository: its kernels are code that would run.
-
-    Args:
-        name: Folder or Hub id.
-        **where: ``revision``, ``token`` and the like.
-    """
+    """Refuse a configuration that names attention of somebody's repository: its kernels are code that would run."""
     left: list[tuple[str, Any]] = [("", PreTrainedConfig.get_config_dict(name, **where)[0])]
     while left:
         key, value = left.pop()
@@ -108,20 +98,14 @@ def problem(error: BaseException) -> str:
         error = error.__cause__
     text = " ".join(str(error).split())
     text = text if len(text) <= LONGEST_MESSAGE else f"{text[: LONGEST_MESSAGE - 1]}…"
-    text = text if isinstance(error, OSError | ValueError) and text else f"{type(error).__name__}: {text}"
+    if not text or not isinstance(error, OSError | ValueError):
+        text = f"{type(error).__name__}: {text}"
     hint = " (on the command line: --trust-remote-code)" if "trust_remote_code" in str(error) else ""
     return text.rstrip(".") + hint
 
 
-# Code -----------------------------------------------------------------------------------------------------------------
-
-
 def make_backbone_known(backbone: PreTrainedModel) -> None:
-    """Let models around a backbone with code of its own be saved and loaded in this process.
-
-    Raises:
-        ValueError: If its code calls itself by the name of a model of transformers, which would be loaded instead.
-    """
+    """Let models around a backbone with code of its own be saved and loaded in this process."""
     kind = type(backbone.config)
     if kind.model_type in CONFIG_MAPPING and CONFIG_MAPPING[kind.model_type] is not kind:
         raise ValueError(
@@ -133,12 +117,7 @@ def make_backbone_known(backbone: PreTrainedModel) -> None:
 
 
 def trust_backbone(name: str | os.PathLike[str], **where: Any) -> None:
-    """Run the code of the backbone within one of our models, so that its configuration can be read.
-
-    Args:
-        name: Folder or Hub id of the model.
-        **where: ``revision``, ``token`` and the like.
-    """
+    """Run the code of the backbone within one of our models, so that its configuration can be read."""
     backbone = PreTrainedConfig.get_config_dict(name, **where)[0].get("backbone_config")
     settings = backbone if isinstance(backbone, Mapping) else {}
     code = settings.get("auto_map")
@@ -151,16 +130,11 @@ def trust_backbone(name: str | os.PathLike[str], **where: Any) -> None:
     AutoModel.register(config, model, exist_ok=True)
 
 
-# Weights --------------------------------------------------------------------------------------------------------------
-
-
 def check_weights(name: Any, found: Mapping[str, Any], *, foreign: bool = False) -> None:
     """Refuse a model that did not get exactly the weights it has: what is missing would be drawn at random.
 
-    Args:
-        name: Folder or Hub id, for the message.
-        found: What ``from_pretrained(..., output_loading_info=True)`` tells.
-        foreign: Of a model that is not ours, weights that it does not use are no sign of damage.
+    `found` is what ``from_pretrained(..., output_loading_info=True)`` tells. Of a `foreign` model, which is not ours,
+    weights that it does not use are no sign of damage.
 
     Examples:
         >>> check_weights("run/classifier", {"missing_keys": {"heads.bias"}})  # doctest: +ELLIPSIS
@@ -174,11 +148,9 @@ def check_weights(name: Any, found: Mapping[str, Any], *, foreign: bool = False)
         "not of this model": [] if foreign else sorted(found.get("unexpected_keys", ())),
         "of another size": sorted(sizes),
     }
-    said = [f"{_some(keys)} {what}" for what, keys in wrong.items() if keys]
+    said = "; ".join(f"{_some(keys)} {what}" for what, keys in wrong.items() if keys)
     if said:
-        raise ValueError(
-            f"The weights in {name} do not fit its config.json: {'; '.join(said)}. Save or download it again."
-        )
+        raise ValueError(f"The weights in {name} do not fit its config.json: {said}. Save or download it again.")
 
 
 def check_finite(name: Any, model: nn.Module) -> None:
@@ -193,20 +165,17 @@ def check_finite(name: Any, model: nn.Module) -> None:
 
 def unreadable_weights(name: str | os.PathLike[str], error: SafetensorError) -> ValueError:
     """An error that names the file of a folder which is no whole safetensors file."""
-    files = [Path(name)] if Path(name).is_file() else sorted(Path(name).glob("*.safetensors"))
-    broken = [str(file) for file in files if not _opens(file)]
+    broken = f"The weights of {name}"
+    for file in [Path(name)] if Path(name).is_file() else sorted(Path(name).glob("*.safetensors")):
+        try:
+            with safe_open(file, framework="pt"):
+                pass
+        except (OSError, SafetensorError):
+            broken = str(file)
     return ValueError(
-        f"{', '.join(broken) or f'The weights of {name}'} cannot be read ({error}): the file is damaged or was not "
-        f"written to its end. Save or download it again."
+        f"{broken} cannot be read ({error}): the file is damaged or was not written to its end. Save or download it "
+        f"again."
     )
-
-
-def _opens(file: Path) -> bool:
-    try:
-        with safe_open(file, framework="pt"):
-            return True
-    except (OSError, SafetensorError):
-        return False
 
 
 def _some(names: list[str]) -> str:

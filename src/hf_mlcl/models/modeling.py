@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,25 +26,25 @@ from hf_mlcl.models.backbones import (
     stated_pooling,
 )
 from hf_mlcl.models.configuration import FeatureBackboneConfig, MLCLConfig, Pooling
-from hf_mlcl.models.row_dropout import BatchDropout
+from hf_mlcl.models.loading import place
+from hf_mlcl.models.row_dropout import RowDropout, batch_dropout
 from hf_mlcl.models.sharing import SharedModel
+
+Dropout = Callable[[int, int], RowDropout]
 
 
 @dataclass
 class MLCLOutput(ModelOutput):
-    """What `MLCLModel` returns.
-
-    Attributes:
-        features: The backbone's representation (batch, hidden): what linear evaluation and users work with.
-        embeddings: Projected features (batch, projection_dim), raw: what contrastive losses work with.
-        prototypes: One vector a label (num_labels, projection_dim), raw.
-        logits: (batch, num_labels), where the model has a classifier.
-    """
+    """What `MLCLModel` returns."""
 
     features: Tensor | None = None
+    """The backbone's representation (batch, hidden): what linear evaluation and users work with."""
     embeddings: Tensor | None = None
+    """Projected features (batch, projection_dim), raw: what contrastive losses work with."""
     prototypes: Tensor | None = None
+    """One vector per label (num_labels, projection_dim), raw."""
     logits: Tensor | None = None
+    """(batch, num_labels), where the model has a classifier."""
 
 
 class ProjectionHead(nn.Module):
@@ -62,7 +62,7 @@ class ProjectionHead(nn.Module):
 
 
 class LabelPrototypes(nn.Module):
-    """One learned vector a label."""
+    """One learned vector per label."""
 
     def __init__(self, num_labels: int, dim: int) -> None:
         super().__init__()
@@ -112,9 +112,8 @@ class MLCLModel(SharedModel, PreTrainedModel):
         self.projection = ProjectionHead(hidden, config.projection_dim, config.projection_bias)
         self.prototypes = LabelPrototypes(config.num_labels, config.projection_dim)
         self.classifier = nn.Linear(hidden, config.num_labels) if config.classifier else None
-        for head in (self.projection, self.prototypes, self.classifier):
-            if head is not None:
-                head.to(self.device, self.dtype)  # the backbone's
+        for head in (self.projection, self.prototypes, *([self.classifier] if self.classifier else [])):
+            head.to(self.device, self.dtype)  # the backbone's
         self.embedding_chunk_size: int | None = None
         self.dropout_by_row = False
         self.freeze_batch_norm = False
@@ -131,9 +130,6 @@ class MLCLModel(SharedModel, PreTrainedModel):
         pooling: Pooling | Literal["auto"] = "first",
         classifier: bool = False,
         classifier_dropout: float = 0.0,
-        pretrained: bool = True,
-        weights: str | Path | None = None,
-        trust_remote_code: bool = False,
         **kwargs: Any,
     ) -> MLCLModel:
         """Wrap a backbone.
@@ -142,52 +138,49 @@ class MLCLModel(SharedModel, PreTrainedModel):
             name: A text encoder that AutoModel loads (Hub id or local folder), ``"timm/..."`` on the Hub, or the name
                 of a timm architecture; or a model of transformers, which becomes part of the new one as it is.
             label_names: The labels, in the order of their ids.
-            projection_dim: Length of embeddings and prototypes.
-            projection_bias: Whether the projection has biases, as in the authors' code; the paper prints none.
+            projection_dim: As in `MLCLConfig`, where the other settings of the heads are explained too.
+            projection_bias: Whether the projection has biases.
             pooling: ``"first"`` token or ``"mean"`` of a text's tokens; ``"auto"`` takes what the model's own
-                sentence-transformers files say, and the mean where there are none. Images and features are pooled by
-                themselves.
+                sentence-transformers files say, and the mean where there are none.
             classifier: Whether to add a linear classifier; the trainer adds it by itself where the loss needs logits.
-            classifier_dropout: Dropout of the features before it; 0.1 in the authors' code, none in the paper.
-            pretrained: Whether to load the backbone's weights.
-            weights: A safetensors file with the weights of a timm architecture.
-            trust_remote_code: Whether to run Python files that come with the backbone. Nobody is asked: without it,
-                a backbone that needs them is refused.
-            **kwargs: For the backbone's ``from_pretrained``, such as ``attn_implementation`` or ``revision``. Weights
-                are float32 unless ``dtype`` says otherwise; the new parts then have the backbone's dtype.
+            classifier_dropout: Dropout of the features before it.
+            **kwargs: ``pretrained=False`` for random weights, ``weights=`` for a safetensors file of a timm
+                architecture, ``trust_remote_code=True`` to run Python files that come with the backbone (it is refused
+                otherwise), and what ``from_pretrained`` of the backbone takes, such as ``attn_implementation`` or
+                ``revision``. Weights are float32 unless ``dtype`` says otherwise; the new parts have the same.
 
         Examples:
             >>> model = MLCLModel.from_backbone("resnet18", ["cat", "dog"], pretrained=False)
             >>> model(pixel_values=torch.randn(2, 3, 64, 64)).features.shape
             torch.Size([2, 512])
         """
-        backbone = load_backbone(
-            name, pretrained=pretrained, weights=weights, trust_remote_code=trust_remote_code, **kwargs
-        )
+        names = list(label_names)
+        if isinstance(label_names, str) or len(names) != len(set(names)) or not names:
+            raise ValueError(f"label_names must be a list of different names, one per label; got {label_names!r}.")
+        backbone = load_backbone(name, **kwargs)
         if pooling == "auto":
-            where = {key: kwargs[key] for key in ("revision", "token", "cache_dir") if key in kwargs}
-            stated = None if isinstance(name, PreTrainedModel) else stated_pooling(name, **where)
+            stated = None if isinstance(name, PreTrainedModel) else stated_pooling(name, **place(kwargs))
             pooling = stated or "mean"
-        return cls._around(
-            backbone,
-            label_names,
+        attention = backbone.config._attn_implementation
+        config = MLCLConfig(
+            backbone_config=backbone.config,
+            id2label=dict(enumerate(names)),
+            label2id={name: i for i, name in enumerate(names)},
             projection_dim=projection_dim,
             projection_bias=projection_bias,
             pooling=pooling,
             classifier=classifier,
             classifier_dropout=classifier_dropout,
         )
+        for parameter in backbone.parameters():
+            parameter._is_hf_initialized = True  # loaded: only what is new gets drawn
+        model = cls(config, backbone)
+        backbone.config._attn_implementation = attention  # becoming part of another configuration has unset it
+        return model
 
     @classmethod
     def from_features(
-        cls,
-        feature_dim: int,
-        label_names: Sequence[str],
-        *,
-        num_layers: int = 1,
-        dropout: float = 0.1,
-        projection_dim: int = 256,
-        classifier: bool = False,
+        cls, feature_dim: int, label_names: Sequence[str], *, num_layers: int = 1, dropout: float = 0.1, **kwargs: Any
     ) -> MLCLModel:
         """An encoder over precomputed vectors: trains in seconds on frozen embeddings of any origin.
 
@@ -196,8 +189,7 @@ class MLCLModel(SharedModel, PreTrainedModel):
             label_names: The labels, in the order of their ids.
             num_layers: Residual blocks.
             dropout: Dropout in them.
-            projection_dim: Length of embeddings and prototypes.
-            classifier: Whether to add a linear classifier.
+            **kwargs: ``projection_dim`` and the other settings of the heads, as for `from_backbone`.
 
         Examples:
             >>> model = MLCLModel.from_features(16, ["a", "b", "c"])
@@ -205,27 +197,7 @@ class MLCLModel(SharedModel, PreTrainedModel):
             torch.Size([2, 256])
         """
         config = FeatureBackboneConfig(feature_dim=feature_dim, num_layers=num_layers, dropout=dropout)
-        return cls._around(
-            backbone_from_config(config), label_names, projection_dim=projection_dim, classifier=classifier
-        )
-
-    @classmethod
-    def _around(cls, backbone: PreTrainedModel, label_names: Sequence[str], **settings: Any) -> MLCLModel:
-        names = list(label_names)
-        if isinstance(label_names, str) or len(names) != len(set(names)) or not names:
-            raise ValueError(f"label_names must be a list of different names, one per label; got {label_names!r}.")
-        attention = backbone.config._attn_implementation
-        config = MLCLConfig(
-            backbone_config=backbone.config,
-            id2label=dict(enumerate(names)),
-            label2id={name: i for i, name in enumerate(names)},
-            **settings,
-        )
-        for parameter in backbone.parameters():
-            parameter._is_hf_initialized = True  # loaded: only what is new gets drawn
-        model = cls(config, backbone)
-        backbone.config._attn_implementation = attention  # becoming part of another configuration has unset it
-        return model
+        return cls.from_backbone(backbone_from_config(config), label_names, **kwargs)
 
     def _init_weights(self, module: nn.Module) -> None:
         # The backbone draws its own weights: what comes here belongs to projection, prototypes or classifier.
@@ -278,12 +250,10 @@ class MLCLModel(SharedModel, PreTrainedModel):
         }
         inputs = {name: value for name, value in given.items() if value is not None}
         if self.main_input_name not in inputs and "inputs_embeds" not in inputs:
-            raise ValueError(
-                f"{self.main_input_name} is missing: this model's backbone is {type(self.backbone).__name__}."
-            )
-        batch = len(next(iter(inputs.values())))
-        chunk = self.embedding_chunk_size
-        dropout = BatchDropout(batch, self.device) if self.dropout_by_row and self.training else None
+            kind = type(self.backbone).__name__
+            raise ValueError(f"{self.main_input_name} is missing: this model's backbone is {kind}.")
+        batch, chunk = len(next(iter(inputs.values()))), self.embedding_chunk_size
+        dropout = batch_dropout(batch, self.device) if self.dropout_by_row and self.training else None
         if chunk is None or chunk >= batch or not (self.training and torch.is_grad_enabled()):
             encoded = self._encode(inputs, dropout)
         else:
@@ -296,10 +266,10 @@ class MLCLModel(SharedModel, PreTrainedModel):
         return MLCLOutput(features=features, embeddings=embeddings, prototypes=self.prototypes(), logits=logits)
 
     def _encode(
-        self, inputs: dict[str, Tensor], dropout: BatchDropout | None = None, start: int = 0
+        self, inputs: dict[str, Tensor], dropout: Dropout | None = None, start: int = 0
     ) -> tuple[Tensor | None, ...]:
         rows = len(next(iter(inputs.values())))
-        with nullcontext() if dropout is None else dropout.of_rows(start, rows):
+        with nullcontext() if dropout is None else dropout(start, rows):
             output = self.backbone(**inputs)
             features = represent(output, inputs.get("attention_mask"), self.config.pooling)
             logits = None
@@ -309,17 +279,11 @@ class MLCLModel(SharedModel, PreTrainedModel):
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]  # dynamo does not know checkpoints with a context of their own
     def _encode_later(
-        self, inputs: dict[str, Tensor], dropout: BatchDropout | None, start: int
+        self, inputs: dict[str, Tensor], dropout: Dropout | None, start: int
     ) -> tuple[Tensor | None, ...]:
         """Encode without keeping activations; the backward pass computes them again, with the same dropout."""
-        encoded: tuple[Tensor | None, ...] = checkpoint(
-            self._encode,
-            inputs,
-            dropout,
-            start,
-            use_reentrant=False,
-            context_fn=lambda: (nullcontext(), self._frozen_statistics()),
-        )
+        again = {"use_reentrant": False, "context_fn": lambda: (nullcontext(), self._frozen_statistics())}
+        encoded: tuple[Tensor | None, ...] = checkpoint(self._encode, inputs, dropout, start, **again)
         return encoded
 
     @contextmanager
@@ -337,11 +301,7 @@ class MLCLModel(SharedModel, PreTrainedModel):
                 norm.num_batches_tracked.copy_(count)  # type: ignore[union-attr]
 
     def save_backbone(self, folder: str | Path) -> None:
-        """Save the bare backbone as itself: AutoModel loads it, with no trace of this package.
-
-        Args:
-            folder: Where to write its configuration and safetensors weights.
-        """
+        """Save the bare backbone as itself: AutoModel loads it, with no trace of this package."""
         self.backbone.save_pretrained(folder)
 
 

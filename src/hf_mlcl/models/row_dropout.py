@@ -7,6 +7,7 @@ the place of the row in the global batch, and from nothing else.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -18,36 +19,22 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 
-class BatchDropout:
-    """The masks of one batch: a seed, drawn from torch's generator, and the place of this rank's rows among all rows.
-
-    Args:
-        rows: Rows of the batch on this rank, the same number on each.
-        device: Where the model is, over which ranks talk to each other.
-    """
-
-    def __init__(self, rows: int, device: torch.device) -> None:
-        self.seed = int(torch.randint(2**62, ()))
-        self.first = 0
-        if dist.is_available() and dist.is_initialized():
-            # Ranks may have drawn different amounts of random numbers for their data: the first one's seed counts.
-            seeds = [self.seed]
-            dist.broadcast_object_list(seeds, device=device)
-            self.seed, self.first = seeds[0], rows * dist.get_rank()
-
-    def of_rows(self, start: int, rows: int) -> RowDropout:
-        """A context in which the `rows` rows from `start` on may be encoded, any number of times."""
-        return RowDropout(self.seed, range(self.first + start, self.first + start + rows))
+def batch_dropout(rows: int, device: torch.device) -> Callable[[int, int], RowDropout]:
+    """The masks of a batch with `rows` rows on each rank: of any `count` rows of this rank from `start` on."""
+    seed, first = int(torch.randint(2**62, ())), 0
+    if dist.is_available() and dist.is_initialized():
+        # Ranks may have drawn different amounts of random numbers for their data: the first one's seed counts.
+        seeds = [seed]
+        dist.broadcast_object_list(seeds, device=device)
+        seed, first = seeds[0], rows * dist.get_rank()
+    return lambda start, count: RowDropout(seed, range(first + start, first + start + count))
 
 
 class RowDropout(TorchFunctionMode):
     """While active, dropout, attention dropout and stochastic depth draw the masks of each row by themselves.
 
-    Attention is then computed in the open, without the fused kernels, which draw masks of their own.
-
-    Args:
-        seed: Seed of the whole batch.
-        rows: Place in the global batch of each row that is being encoded.
+    Attention is then computed in the open, without the fused kernels, which draw masks of their own. `rows` are the
+    places in the global batch of the rows that are being encoded.
 
     Examples:
         >>> x = torch.ones(4, 8)
@@ -61,9 +48,7 @@ class RowDropout(TorchFunctionMode):
 
     def __init__(self, seed: int, rows: Sequence[int]) -> None:
         super().__init__()
-        self.seed = seed
-        self.rows = rows
-        self.calls = 0
+        self.seed, self.rows, self.calls = seed, rows, 0
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Iterable[type], args: tuple[Any, ...] = (), kwargs: Any = None
@@ -93,7 +78,7 @@ class RowDropout(TorchFunctionMode):
             )
         generator = torch.Generator(mask.device)
         for row, place in zip(mask, self.rows, strict=True):
-            generator.manual_seed(_mix(_mix(_mix(self.seed) + self.calls) + place))
+            generator.manual_seed(_seed(self.seed, self.calls, place))
             row.bernoulli_(p, generator=generator)
         self.calls += 1
         return mask
@@ -131,9 +116,6 @@ class RowDropout(TorchFunctionMode):
         )
 
 
-def _mix(number: int) -> int:
-    """Spread a number over 64 bits (the finaliser of SplitMix64), so that neighbours give unrelated seeds."""
-    number = (number + 0x9E3779B97F4A7C15) & 0xFFFFFFFFFFFFFFFF
-    number = ((number ^ (number >> 30)) * 0xBF58476D1CE4E5B9) & 0xFFFFFFFFFFFFFFFF
-    number = ((number ^ (number >> 27)) * 0x94D049BB133111EB) & 0xFFFFFFFFFFFFFFFF
-    return number ^ (number >> 31)
+def _seed(*numbers: int) -> int:
+    """64 bits that follow from some numbers; neighbours give unrelated ones."""
+    return int.from_bytes(hashlib.blake2b(repr(numbers).encode(), digest_size=8).digest(), "little")

@@ -11,21 +11,17 @@ from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.dynamic_module_utils import custom_object_save
 
-from hf_mlcl.models.loading import WHERE, check_kernels, check_weights, trust_backbone, unreadable_weights
+from hf_mlcl.models.loading import check_kernels, check_weights, place, trust_backbone, unreadable_weights
 
 
 class SharedModel:
-    """A model around a backbone, whose ``push_to_hub`` is private at first, writes a real card and takes the processor.
-
-    Attributes:
-        backbone: What encodes texts or images.
-        report: Facts for its card (`hf_mlcl.hub.ModelReport`), as far as whoever made the model knew them.
-        processor: Its tokenizer or image processor, where whoever made the model had it.
-    """
+    """A model around a backbone, whose ``push_to_hub`` is private at first and writes card and processor too."""
 
     backbone: PreTrainedModel
     report: Any = None
+    """Facts for its card (`hf_mlcl.hub.ModelReport`), as far as whoever made the model knew them."""
     processor: Any = None
+    """Its tokenizer or image processor, where whoever made the model had it."""
     # A backbone that was given as an object may have a pooler, which we do not use and do not build again.
     _keys_to_ignore_on_load_unexpected = [r"^backbone\.pooler\."]  # noqa: RUF012
 
@@ -41,18 +37,12 @@ class SharedModel:
     ) -> Any:
         """As for any model, but no code runs and no weight is drawn at random unless one asks for it.
 
-        Args:
-            name: Folder or Hub id.
-            *args: As for any model.
-            trust_remote_code: Whether to run the code of a backbone that transformers does not know.
-            output_loading_info: As for any model.
-            ignore_mismatched_sizes: Whether weights of another size are drawn anew, as for another set of labels.
-            **kwargs: As for any model. ``classifier=True`` adds a new classifier to an encoder that has none.
-
-        Raises:
-            ValueError: If weights are missing, of another size or not of this model. It names them.
+        The code of a backbone that transformers does not know needs ``trust_remote_code=True``. Weights that are
+        missing, of another size or not of this model are an error that names them, unless
+        ``ignore_mismatched_sizes=True`` draws those of another size anew, as for another set of labels, or
+        ``classifier=True`` adds a new classifier to an encoder that has none.
         """
-        where = {key: kwargs[key] for key in WHERE if key in kwargs}
+        where = place(kwargs)
         if trust_remote_code and name is not None:
             trust_backbone(name, **where)
         elif name is not None and not isinstance(kwargs.get("config"), PreTrainedConfig):  # as it was checked

@@ -170,7 +170,7 @@ def test_an_experiment_tells_the_frozen_encoder_beside_the_trained_one(tmp_path)
         assert 0 <= result.metrics[f"frozen_{name}"] <= 1
         assert 0 <= result.metrics[name] <= 1
     predicted = Predictor(tmp_path / "run")
-    assert len(predicted.thresholds) == len(predicted.label_names)
+    assert len(predicted.rule.thresholds) == len(predicted.label_names)
 
 
 def test_a_training_that_diverges_leaves_the_best_before(tmp_path, capsys):

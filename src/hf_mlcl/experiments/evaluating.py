@@ -13,13 +13,19 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from hf_mlcl.evaluation import Thresholds, linear_evaluate, space_quality, tune_thresholds
+from hf_mlcl.evaluation import linear_evaluate, space_quality, tune_thresholds
 from hf_mlcl.experiments.arguments import ExperimentArguments
 from hf_mlcl.experiments.checking import evaluates_linearly, linear_config
 from hf_mlcl.experiments.inputs import Inputs
-from hf_mlcl.experiments.prediction import SINGLE_LABEL
 from hf_mlcl.experiments.stages import Stage, Stages
-from hf_mlcl.metrics import compute_single_label_metrics, decide, decision_metrics, f1, multilabel_metrics, sigmoid
+from hf_mlcl.metrics import (
+    DecisionRule,
+    compute_single_label_metrics,
+    decision_metrics,
+    f1,
+    multilabel_metrics,
+    sigmoid,
+)
 from hf_mlcl.models import MLCLForImageClassification, MLCLForSequenceClassification
 from hf_mlcl.training import ContrastiveMultiLabelTrainer
 from hf_mlcl.training.rows import label_counts
@@ -110,9 +116,9 @@ def evaluate_stages(
     for prefix, stage, found in (("frozen_", frozen[0], frozen[1]), ("", best, probabilities)):
         metrics |= _scores(prefix, {"validation": stage.validation_probabilities, "test": found}, truth, single)
         if stage.thresholds is not None and prefix:
-            scores = decision_metrics(test[1], stage.thresholds.thresholds.decide(found))
+            scores = decision_metrics(test[1], stage.thresholds.rule.decide(found))
             metrics |= {f"{prefix}tuned_test_{name}": float(value) for name, value in scores.items()}
-    thresholds = None if best.thresholds is None else best.thresholds.thresholds
+    thresholds = None if best.thresholds is None else best.thresholds.rule
     classifier = stage_classifier(trainer, inputs, experiment, best)
     return _evaluated(inputs, classifier, metrics, test, probabilities, thresholds, single)
 
@@ -121,7 +127,7 @@ def stage_classifier(
     trainer: ContrastiveMultiLabelTrainer, inputs: Inputs, experiment: ExperimentArguments, stage: Stage
 ) -> Any:
     """The classifier of a stage whose backbone the model has."""
-    thresholds = None if stage.thresholds is None else stage.thresholds.thresholds
+    thresholds = None if stage.thresholds is None else stage.thresholds.rule
     heads = stage.heads
     return make_classifier(
         trainer.model, inputs, heads.weight[None], heads.bias[None], thresholds, experiment.single_label, sigmoids=True
@@ -133,7 +139,7 @@ def make_classifier(
     inputs: Inputs,
     weight: Tensor,
     bias: Tensor,
-    thresholds: Thresholds | None,
+    thresholds: DecisionRule | None,
     single_label: bool,
     sigmoids: bool,
 ) -> Any:
@@ -151,7 +157,7 @@ def make_classifier(
     kind = MLCLForImageClassification if inputs.kind == "image" else MLCLForSequenceClassification
     classifier = kind.from_encoder(model, weight, bias)
     if single_label and sigmoids:
-        setattr(classifier.config, SINGLE_LABEL, True)
+        classifier.config.single_label = True
     elif single_label:
         classifier.config.problem_type = "single_label_classification"
     elif thresholds is not None:
@@ -165,7 +171,7 @@ def _evaluated(
     metrics: dict[str, float],
     test: FeaturesAndLabels,
     probabilities: Array,
-    thresholds: Thresholds | None,
+    thresholds: DecisionRule | None,
     single_label: bool,
 ) -> Evaluated:
     """Add what both ways of evaluation tell of the test rows."""
@@ -174,9 +180,7 @@ def _evaluated(
     if thresholds is not None:
         scores = decision_metrics(labels, thresholds.decide(probabilities))
         metrics |= {f"tuned_test_{name}": float(value) for name, value in scores.items()}
-    decisions = decide(probabilities)
-    if single_label:
-        decisions = np.eye(labels.shape[1], dtype=bool)[probabilities.argmax(axis=1)]
+    decisions = DecisionRule(single_label=single_label).decide(probabilities)
     counts = label_counts(inputs.data["train"], labels.shape[1])
     per_label = [
         {"label": name, "train_rows": int(count), "f1": float(score)}

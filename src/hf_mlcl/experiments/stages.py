@@ -13,7 +13,7 @@ Scores are compared by `ranking_score`, which needs no thresholds.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
@@ -26,9 +26,9 @@ import torch
 from torch import Tensor
 from transformers import TrainerCallback
 
-from hf_mlcl.evaluation import BestHeads, ThresholdChoice, Thresholds, choose_thresholds, fit_best_heads
+from hf_mlcl.evaluation import BestHeads, ThresholdChoice, choose_thresholds, fit_best_heads
 from hf_mlcl.files import whole_file
-from hf_mlcl.metrics import average_precision, sigmoid
+from hf_mlcl.metrics import DecisionRule, average_precision, sigmoid
 from hf_mlcl.training import ContrastiveMultiLabelTrainer
 from hf_mlcl.training.divergence import TrainingDivergedError
 from hf_mlcl.training.rows import evenly
@@ -83,9 +83,9 @@ class Stage:
     score: float
     rows: int
 
-    def cuts(self) -> list[float] | float:
+    def cuts(self) -> Sequence[float] | float:
         """Probabilities from which labels count."""
-        return 0.5 if self.thresholds is None else self.thresholds.thresholds.values
+        return 0.5 if self.thresholds is None else self.thresholds.rule.thresholds
 
     def probabilities(self, features: Array) -> Array:
         """Of rows by their features."""
@@ -211,7 +211,7 @@ class Stages:
         content = {
             "stage": {"step": stage.step, "score": stage.score, "rows": stage.rows},
             "heads": {name: getattr(stage.heads, name) for name in ("weight", "bias", "weight_decay", "prior", "loss")},
-            "thresholds": chosen and {**vars(chosen.thresholds), "kind": chosen.kind, "scores": chosen.scores},
+            "thresholds": chosen and {"values": chosen.rule.thresholds, "kind": chosen.kind, "scores": chosen.scores},
             "validation_probabilities": torch.from_numpy(stage.validation_probabilities),
             "history": self.history,
             "weights": self._weights,
@@ -223,9 +223,8 @@ class Stages:
         """Take up what `save` wrote; False where there is nothing that can be read."""
         try:
             content = torch.load(path, map_location="cpu", weights_only=True)
-            told = dict(content["thresholds"] or {})
-            kind, scores = told.pop("kind", None), told.pop("scores", None)
-            thresholds = ThresholdChoice(Thresholds(**told), kind, scores) if told else None
+            told = content["thresholds"]
+            thresholds = told and ThresholdChoice(DecisionRule(told["values"]), told["kind"], told["scores"])
             found = {"heads": BestHeads(**content["heads"]), "thresholds": thresholds, **content["stage"]}
             stage = Stage(validation_probabilities=content["validation_probabilities"].numpy(), **found)
             self.best, self._weights, self.history = stage, content["weights"], list(content["history"])

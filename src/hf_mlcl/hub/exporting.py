@@ -31,6 +31,7 @@ from transformers import (
 )
 
 from hf_mlcl.files import staged
+from hf_mlcl.metrics import DecisionRule
 from hf_mlcl.models import FeatureBackbone, MLCLForImageClassification, MLCLForSequenceClassification, MLCLModel
 from hf_mlcl.models.backbones import feature_size
 
@@ -342,8 +343,10 @@ def _text_classifier(classifier: Any, weight: Tensor, bias: Tensor) -> Any:
         )
     config.id2label, config.label2id = dict(ours.id2label), dict(ours.label2id)
     config.problem_type = "multi_label_classification"
-    if ours.thresholds is not None:
-        config.thresholds = list(ours.thresholds)  # for whoever wants to decide as the original does
+    if ours.thresholds is not None:  # for whoever wants to decide as the original does
+        config.thresholds = list(ours.thresholds)
+    if DecisionRule.of(ours).single_label:
+        config.single_label = True
     try:
         model = AutoModelForSequenceClassification.from_config(config, trust_remote_code=False).eval()
     except ValueError as error:

@@ -17,10 +17,9 @@ import numpy.typing as npt
 from huggingface_hub import EvalResultEntry, ModelCard, ModelCardData, eval_result_entries_to_yaml
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id, yaml_dump  # type: ignore[attr-defined]
-from scipy.special import expit, logit
 
 from hf_mlcl.files import staged
-from hf_mlcl.metrics import LabelCounts, average_precision, decide, frequency_groups, multilabel_metrics
+from hf_mlcl.metrics import DecisionRule, LabelCounts, average_precision, decide, frequency_groups, multilabel_metrics
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -161,9 +160,9 @@ def report_of_model(model: Any) -> ModelReport:
 
 def calibrated(report: ModelReport, config: Any) -> ModelReport:
     """The report of a classifier, whose scores are at temperature 1, with what its configuration now says."""
-    temperature, scores = config.logit_temperature, report.scores
-    if scores is not None and temperature != 1.0:
-        scores = replace(scores, probabilities=expit(logit(scores.probabilities) / temperature))
+    scores = report.scores
+    if scores is not None:
+        scores = replace(scores, probabilities=DecisionRule.of(config).scaled(scores.probabilities))
     return replace(report, scores=scores, thresholds=config.thresholds)
 
 

@@ -4,44 +4,33 @@ from __future__ import annotations
 
 import logging
 import os
-import random
 import shutil
-import tempfile
 import warnings
-from collections.abc import Iterator, Mapping
-from concurrent.futures import Future
-from contextlib import contextmanager, nullcontext
+from collections.abc import Mapping
 from dataclasses import replace
-from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from datasets import Dataset
-from datasets.fingerprint import Hasher
-from huggingface_hub import HfApi
 from torch import Tensor
 from torch.utils.data import DataLoader
-from transformers import PreTrainedTokenizerBase, Trainer, set_seed
-from transformers.trainer import TRAINING_ARGS_NAME
-from transformers.trainer_utils import HubStrategy
-from transformers.utils import PushInProgress
+from transformers import PreTrainedTokenizerBase
 
-from hf_mlcl.data.batching import row_lengths
 from hf_mlcl.data.collators import TextCollator
 from hf_mlcl.evaluation import LinearEvaluationConfig, LinearEvaluationResult, linear_evaluate
-from hf_mlcl.evaluation.feature_cache import FeatureCache, feature_key
-from hf_mlcl.files import FullDiskError, link_or_copy, naming_full_disk
-from hf_mlcl.hub import SplitScores, intended_files, push_folder, write_model_card
+from hf_mlcl.files import FullDiskError, naming_full_disk
+from hf_mlcl.hub import SplitScores
 from hf_mlcl.losses import CrossEntropyLoss, JoinedLoss
 from hf_mlcl.metrics import compute_metrics, compute_single_label_metrics, multilabel_metrics
 from hf_mlcl.models import FeatureBackbone, MLCLForImageClassification, MLCLForSequenceClassification, MLCLModel
 from hf_mlcl.training.arguments import ContrastiveTrainingArguments
 from hf_mlcl.training.divergence import DivergenceWatch
+from hf_mlcl.training.features import FeatureTrainer, check_not_empty, first_view
 from hf_mlcl.training.global_batch import global_loss
 from hf_mlcl.training.probe import probe
+from hf_mlcl.training.pushing import PushingTrainer
 from hf_mlcl.training.report import scores_of, training_report
 from hf_mlcl.training.rows import evenly, label_ids
 from hf_mlcl.training.sampler import LabelAwareSampler
@@ -55,7 +44,7 @@ _REAL_ROWS = "_real_rows"
 """Key under which a batch carries how many of all ranks' rows are examples and not copies that fill it up."""
 
 
-class ContrastiveMultiLabelTrainer(Trainer):
+class ContrastiveMultiLabelTrainer(FeatureTrainer, PushingTrainer):
     """Trains an `MLCLModel` with any loss of the registry.
 
     Everything of HF's `Trainer` works as usual. Beyond it:
@@ -115,7 +104,7 @@ class ContrastiveMultiLabelTrainer(Trainer):
                 "compute_loss_func is not used here, since a contrastive loss needs the rows of all ranks. "
                 'Register the loss with @register_loss("name") and give its name as args.loss.'
             )
-        _check_not_empty(train_dataset=train_dataset, eval_dataset=eval_dataset)
+        check_not_empty(train_dataset=train_dataset, eval_dataset=eval_dataset)
         self.loss = args.build_loss()
         self.statistics = TrainingStatistics()
         self.divergence = DivergenceWatch()
@@ -355,15 +344,6 @@ class ContrastiveMultiLabelTrainer(Trainer):
         with self._eval_collator():
             return super().get_test_dataloader(test_dataset)
 
-    @contextmanager
-    def _eval_collator(self) -> Iterator[None]:
-        training_collator = getattr(self, "data_collator")  # noqa: B009
-        self.data_collator = self.eval_data_collator or training_collator
-        try:
-            yield
-        finally:
-            self.data_collator = training_collator
-
     def _set_signature_columns_if_needed(self) -> None:
         """HF's, and the columns that a collator of ours reads."""
         super()._set_signature_columns_if_needed()
@@ -394,7 +374,7 @@ class ContrastiveMultiLabelTrainer(Trainer):
         self, model: Any, inputs: dict[str, Any], prediction_loss_only: bool, ignore_keys: list[str] | None = None
     ) -> Any:
         """As HF's, without the copies in the last batch; only logits are predictions."""
-        inputs = _first_view(inputs)
+        inputs = first_view(inputs)
         state = self.accelerator.gradient_state
         padded = self.args.world_size > 1 and state.end_of_dataloader and state.remainder > 0
         if padded and inputs.get("labels") is not None:
@@ -429,17 +409,6 @@ class ContrastiveMultiLabelTrainer(Trainer):
             metrics = multilabel_metrics(held_out[1], scores.numpy())
             output.metrics.update({f"{prefix}_probe_{name}": value for name, value in metrics.items()})
         return output
-
-    def extract_features(self, dataset: Any) -> npt.NDArray[np.float32]:
-        """The backbone's features of every row, in order, computed on all ranks.
-
-        Args:
-            dataset: Rows for the collator.
-
-        Returns:
-            An array (rows, hidden) in float32, the same on every rank.
-        """
-        return self.features_and_labels(dataset)[0]
 
     def linear_evaluate(
         self,
@@ -517,242 +486,6 @@ class ContrastiveMultiLabelTrainer(Trainer):
         classifier.processor = self.processing_class
         return replace(result, classifier=classifier)
 
-    def _cached_features(
-        self, dataset: Any, cache_dir: str | os.PathLike[str] | None, augmented_pass: int | None = None
-    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
-        fingerprint = getattr(dataset, "_fingerprint", None)
-        if cache_dir is None or fingerprint is None:
-            return self.features_and_labels(dataset, augmented_pass)
-        collator = self.data_collator if augmented_pass else self.eval_data_collator or self.data_collator
-        processing = {
-            "backbone": self.model.backbone.config.to_dict(),
-            "pooling": self.model.config.pooling,
-            "precision": self.accelerator.mixed_precision,
-            "collator": _description(collator),
-            "augmentation": augmented_pass and [self.args.seed, augmented_pass],
-        }
-        key = feature_key(self.model.backbone.state_dict(), fingerprint, processing)
-        cache = FeatureCache(cache_dir)
-        stored = cache.load(key)
-        # All ranks compute together or not at all: a rank that has found its file would be waited for for ever.
-        present = torch.tensor([stored is not None], dtype=torch.long, device=self.args.device)
-        present_everywhere = bool(self.accelerator.gather(present).all())
-        if stored is None or not present_everywhere:
-            features, labels = self.features_and_labels(dataset, augmented_pass)
-            if self.accelerator.is_local_main_process:
-                cache.save(key, {"features": torch.from_numpy(features), "labels": torch.from_numpy(labels)})
-            self.accelerator.wait_for_everyone()
-            stored = cache.load(key)  # mapped from the disk: what was computed can go
-            if stored is None:
-                return features, labels
-        return stored["features"].numpy(), stored["labels"].numpy()
-
-    @torch.no_grad()
-    def features_and_labels(
-        self, dataset: Any, augmented_pass: int | None = None
-    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
-        """`extract_features`, and the multi-hot labels of the same rows; no columns of labels where there are none.
-
-        Args:
-            dataset: Rows for the collator.
-            augmented_pass: Make the batches with the training collator and random numbers of this pass's own, the same
-                in every call. None makes them as evaluation does.
-        """
-        _check_not_empty(dataset=dataset)
-        was_training = self.model.training
-        model = self.model
-        if self.is_fsdp_enabled or self.is_deepspeed_enabled:
-            model = self.accelerator.prepare_model(model, evaluation_mode=True)
-        model.eval()
-        features, labels = [], []
-        seed = augmented_pass and [self.args.seed, augmented_pass, self.args.process_index]
-        before = self.args.dataloader_drop_last, self.args.dataloader_persistent_workers
-        dataset, order = _by_length(dataset)
-        try:
-            self.args.dataloader_drop_last = False  # meant for training: no row is left out here
-            self.args.dataloader_persistent_workers = False  # the loader is used once: its workers would stay for ever
-            with nullcontext() if augmented_pass else self._eval_collator():  # no sampler: rows come in their order
-                loader = self._get_dataloader(dataset, "features", self.args.eval_batch_size)
-            with _random_numbers(seed) if seed else nullcontext(), self.accelerator.autocast():
-                for batch in loader:
-                    batch = _first_view(self._prepare_inputs(batch))
-                    label = batch.pop("labels", None)
-                    rows = model(**batch).features.float()
-                    features.append(self.accelerator.gather_for_metrics(rows.contiguous()).cpu())
-                    if label is not None:
-                        labels.append(self.accelerator.gather_for_metrics(label.float().contiguous()).cpu())
-        finally:
-            self.args.dataloader_drop_last, self.args.dataloader_persistent_workers = before
-            self.model.train(was_training)
-        empty = torch.zeros(0, self.model.config.num_labels)
-        found = [torch.cat(features), torch.cat(labels) if labels else empty]
-        if order is not None:  # back to the order of the rows
-            found = [part[order.argsort()] if len(part) else part for part in found]
-        return found[0].numpy(), found[1].numpy()
-
-    # To the Hub -------------------------------------------------------------------------------------------------------
-
-    def create_model_card(
-        self,
-        language: str | list[str] | None = None,
-        license: str | None = None,
-        tags: str | list[str] | None = None,
-        model_name: str | None = None,
-        finetuned_from: str | None = None,
-        tasks: Any = None,
-        dataset_tags: str | None = None,
-        dataset: str | None = None,
-        dataset_args: Any = None,
-        *,
-        evaluation: Any = None,
-        figures: bool = True,
-    ) -> None:
-        """Write a card for the model that was saved in ``args.output_dir``, and its pictures beside it.
-
-        Every rank has to call it where there are several.
-
-        Args:
-            language: Codes of the data's languages, such as ``"en"``.
-            license: Of the model, as the Hub spells it, such as ``"apache-2.0"``.
-            tags: Further tags.
-            model_name: The card's title; the repository's or the folder's name if not given.
-            finetuned_from: The backbone's Hub id, where it is not known.
-            tasks: Not used: the model itself tells its task.
-            dataset_tags: The data's id on the Hub, ``"owner/name"``, so that results are listed there.
-            dataset: The data's name; the id or the name that the training data have if not given.
-            dataset_args: Not used.
-            evaluation: Whose scores to show: what `linear_evaluate` or `predict` returned, or an
-                `hf_mlcl.hub.SplitScores`; the last linear evaluation since training if not given.
-            figures: Whether to draw pictures of the space.
-        """
-        facts = {
-            "language": [language] if isinstance(language, str) else language,
-            "license": license,
-            "tags": [tags] if isinstance(tags, str) else tags,
-            "name": model_name,
-            "base_model": finetuned_from,
-        }
-        report = training_report(
-            self, evaluation=evaluation, dataset=dataset, dataset_id=dataset_tags, figures=figures, **facts
-        )
-        if self.is_world_process_zero():
-            write_model_card(self.args.output_dir, report, repo_id=self.hub_model_id)
-
-    def init_hf_repo(self, token: str | None = None) -> None:
-        """Make the repository, private unless ``hub_private_repo=False``. One that exists stays as it is."""
-        if self.args.hub_private_repo is None:
-            self.args.hub_private_repo = True
-        super().init_hf_repo(token=token)
-
-    def push_to_hub(
-        self,
-        commit_message: str | None = "End of training",
-        blocking: bool = True,
-        token: str | None = None,
-        revision: str | None = None,
-        **card: Any,
-    ) -> Any:
-        """Save the encoder, write its card, and upload both: nothing else of the output folder.
-
-        Args:
-            commit_message: First line of the commit.
-            blocking: Whether to wait; otherwise a future is returned.
-            token: Of the user; ``args.hub_token``, or that of ``hf auth login``, if not given.
-            revision: The branch; ``args.hub_revision``, or the main one, if not given.
-            **card: Arguments of `create_model_card`.
-        """
-        self.callback_handler.on_push_begin(self.args, self.state, self.control)
-        token = token if token is not None else self.args.hub_token
-        if self.hub_model_id is None:
-            self.init_hf_repo(token=token)
-        self.save_model(_internal_call=True)
-        self.create_model_card(**card)
-        if not self.is_world_process_zero():
-            return None
-        self._finish_current_push()
-        return self._push(self.args.output_dir, commit_message or "End of training", blocking, token, revision)
-
-    def _push_from_checkpoint(self, checkpoint_folder: str) -> None:
-        """Push the model of a checkpoint while training goes on; see ``args.hub_strategy``.
-
-        HF's own would upload whatever lies in the output folder, and with ``training_args.bin`` the user's token.
-        """
-        if not self.is_world_process_zero() or self.args.hub_strategy == HubStrategy.END:
-            return
-        current: Any = getattr(self, "push_in_progress", None)
-        running = current is not None and not current.is_done()
-        if running and not self.args.hub_always_push:
-            return
-        self.callback_handler.on_push_begin(self.args, self.state, self.control)
-        whole = self.args.hub_strategy in (HubStrategy.CHECKPOINT, HubStrategy.ALL_CHECKPOINTS)
-        # The trainer may delete the checkpoint (save_total_limit) before its turn comes.
-        kept = _kept(Path(checkpoint_folder), whole)
-        last = self.args.hub_strategy == HubStrategy.CHECKPOINT
-        place = "last-checkpoint" if last else os.path.basename(checkpoint_folder)
-        message = f"Training in progress, step {self.state.global_step}"
-        job = self._hub.run_as_future(self._push_kept, kept, message, place if whole else None)
-        job.add_done_callback(partial(_after_push, kept, message))
-        if running:
-            current.jobs.append(job)
-        else:
-            self.push_in_progress = PushInProgress([job])
-
-    def _push_kept(self, folder: Path, message: str, place: str | None) -> None:
-        """Push the model in a folder and, where a place in the repository is given, the whole folder there."""
-        self._push(str(folder), message, blocking=True)
-        if place is not None:
-            self._hub.upload_folder(
-                repo_id=str(self.hub_model_id),
-                folder_path=folder,
-                path_in_repo=place,
-                ignore_patterns=[TRAINING_ARGS_NAME],
-                commit_message=f"{message}, checkpoint",
-                revision=self.args.hub_revision,
-            )
-
-    @cached_property
-    def _hub(self) -> HfApi:
-        """One for all pushes in the background: it makes them one after another, in their order."""
-        return HfApi(token=self.args.hub_token)
-
-    def _push(
-        self, folder: str, message: str, blocking: bool, token: str | None = None, revision: str | None = None
-    ) -> Any:
-        token = token if token is not None else self.args.hub_token
-        push = partial(
-            push_folder,
-            folder,
-            self.hub_model_id,
-            private=bool(self.args.hub_private_repo),
-            token=token,
-            revision=revision if revision is not None else self.args.hub_revision,
-            commit_message=message,
-        )
-        return push() if blocking else self._hub.run_as_future(push)
-
-
-def _kept(checkpoint: Path, whole: bool) -> Path:
-    """A folder with the files of a checkpoint, or with those of its model, which stays when the checkpoint goes.
-
-    Files of a checkpoint never change: links to them take no space, on disks that know links.
-    """
-    names = [str(path.relative_to(checkpoint)) for path in checkpoint.rglob("*") if path.is_file()]
-    folder = Path(tempfile.mkdtemp(dir=checkpoint.parent, prefix=".push-"))
-    for name in names if whole else intended_files(checkpoint):
-        if name == TRAINING_ARGS_NAME:
-            continue
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        link_or_copy(checkpoint / name, folder / name)
-    return folder
-
-
-def _after_push(folder: Path, message: str, job: Future[None]) -> None:
-    """Tidy up, and tell of a failure, which nobody would hear of otherwise."""
-    shutil.rmtree(folder, ignore_errors=True)
-    error = None if job.cancelled() else job.exception()
-    if error is not None:
-        logger.warning("The push %r has failed, and training goes on: %s", message, error)
-
 
 def _forget_preparation(model: MLCLModel) -> None:
     """Let accelerate prepare a model anew.
@@ -764,42 +497,3 @@ def _forget_preparation(model: MLCLModel) -> None:
     original = model.__dict__.pop("_original_forward", None)
     if original is not None:  # what accelerate has put its autocast around
         model.forward = original  # type: ignore[method-assign]
-
-
-def _description(collator: Any) -> str:
-    """What a collator does, for a key that is the same in the next process."""
-    told = repr(collator)
-    return Hasher.hash(collator) if " at 0x" in told else told
-
-
-@contextmanager
-def _random_numbers(seed: list[int]) -> Iterator[None]:
-    """Python, numpy and torch draw from `seed`, as do the workers of a loader, and afterwards go on as before."""
-    before = random.getstate(), np.random.get_state()  # noqa: NPY002
-    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
-        set_seed(int(np.random.SeedSequence(seed).generate_state(1)[0]))
-        try:
-            yield
-        finally:
-            random.setstate(before[0])
-            np.random.set_state(before[1])  # noqa: NPY002
-
-
-def _by_length(dataset: Any) -> tuple[Any, Tensor | None]:
-    """Texts with as many tokens side by side, so that little is filled up; and the order that they are in then."""
-    if not isinstance(dataset, Dataset) or "input_ids" not in dataset.column_names:
-        return dataset, None
-    order = torch.tensor(row_lengths(dataset)).argsort(stable=True)
-    return dataset.select(order.tolist()), order
-
-
-def _first_view(inputs: dict[str, Any]) -> dict[str, Any]:
-    """Where images come in several views (batch, views, 3, height, width), only the first."""
-    pixels = inputs.get("pixel_values")
-    return {**inputs, "pixel_values": pixels[:, 0]} if pixels is not None and pixels.ndim == 5 else dict(inputs)
-
-
-def _check_not_empty(**datasets: Any) -> None:
-    for name, dataset in datasets.items():
-        if dataset is not None and hasattr(dataset, "__len__") and len(dataset) == 0:
-            raise ValueError(f"{name} has no rows. Check how it was loaded, split and filtered.")

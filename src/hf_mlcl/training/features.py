@@ -1,0 +1,159 @@
+"""Features of every row of a dataset, computed on all ranks, and kept on the disk where that is asked for."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from datasets import Dataset
+from datasets.fingerprint import Hasher
+from torch import Tensor
+from transformers import Trainer, set_seed
+
+from hf_mlcl.data.batching import row_lengths
+from hf_mlcl.evaluation.feature_cache import FeatureCache, feature_key
+
+
+class FeatureTrainer(Trainer):
+    """HF's `Trainer` with the features of its model's backbone."""
+
+    eval_data_collator: Any = None
+
+    def extract_features(self, dataset: Any) -> npt.NDArray[np.float32]:
+        """The backbone's features of every row, in order, computed on all ranks.
+
+        Args:
+            dataset: Rows for the collator.
+
+        Returns:
+            An array (rows, hidden) in float32, the same on every rank.
+        """
+        return self.features_and_labels(dataset)[0]
+
+    def _cached_features(
+        self, dataset: Any, cache_dir: str | os.PathLike[str] | None, augmented_pass: int | None = None
+    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+        fingerprint = getattr(dataset, "_fingerprint", None)
+        if cache_dir is None or fingerprint is None:
+            return self.features_and_labels(dataset, augmented_pass)
+        collator = self.data_collator if augmented_pass else self.eval_data_collator or self.data_collator
+        processing = {
+            "backbone": self.model.backbone.config.to_dict(),
+            "pooling": self.model.config.pooling,
+            "precision": self.accelerator.mixed_precision,
+            "collator": _description(collator),
+            "augmentation": augmented_pass and [self.args.seed, augmented_pass],
+        }
+        key = feature_key(self.model.backbone.state_dict(), fingerprint, processing)
+        cache = FeatureCache(cache_dir)
+        stored = cache.load(key)
+        # All ranks compute together or not at all: a rank that has found its file would be waited for for ever.
+        present = torch.tensor([stored is not None], dtype=torch.long, device=self.args.device)
+        present_everywhere = bool(self.accelerator.gather(present).all())
+        if stored is None or not present_everywhere:
+            features, labels = self.features_and_labels(dataset, augmented_pass)
+            if self.accelerator.is_local_main_process:
+                cache.save(key, {"features": torch.from_numpy(features), "labels": torch.from_numpy(labels)})
+            self.accelerator.wait_for_everyone()
+            stored = cache.load(key)  # mapped from the disk: what was computed can go
+            if stored is None:
+                return features, labels
+        return stored["features"].numpy(), stored["labels"].numpy()
+
+    @torch.no_grad()
+    def features_and_labels(
+        self, dataset: Any, augmented_pass: int | None = None
+    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+        """`extract_features`, and the multi-hot labels of the same rows; no columns of labels where there are none.
+
+        Args:
+            dataset: Rows for the collator.
+            augmented_pass: Make the batches with the training collator and random numbers of this pass's own, the same
+                in every call. None makes them as evaluation does.
+        """
+        check_not_empty(dataset=dataset)
+        was_training = self.model.training
+        model = self.model
+        if self.is_fsdp_enabled or self.is_deepspeed_enabled:
+            model = self.accelerator.prepare_model(model, evaluation_mode=True)
+        model.eval()
+        features, labels = [], []
+        seed = augmented_pass and [self.args.seed, augmented_pass, self.args.process_index]
+        before = self.args.dataloader_drop_last, self.args.dataloader_persistent_workers
+        dataset, order = _by_length(dataset)
+        try:
+            self.args.dataloader_drop_last = False  # meant for training: no row is left out here
+            self.args.dataloader_persistent_workers = False  # the loader is used once: its workers would stay for ever
+            with nullcontext() if augmented_pass else self._eval_collator():  # no sampler: rows come in their order
+                loader = self._get_dataloader(dataset, "features", self.args.eval_batch_size)
+            with _random_numbers(seed) if seed else nullcontext(), self.accelerator.autocast():
+                for batch in loader:
+                    batch = first_view(self._prepare_inputs(batch))
+                    label = batch.pop("labels", None)
+                    rows = model(**batch).features.float()
+                    features.append(self.accelerator.gather_for_metrics(rows.contiguous()).cpu())
+                    if label is not None:
+                        labels.append(self.accelerator.gather_for_metrics(label.float().contiguous()).cpu())
+        finally:
+            self.args.dataloader_drop_last, self.args.dataloader_persistent_workers = before
+            self.model.train(was_training)
+        empty = torch.zeros(0, self.model.config.num_labels)
+        found = [torch.cat(features), torch.cat(labels) if labels else empty]
+        if order is not None:  # back to the order of the rows
+            found = [part[order.argsort()] if len(part) else part for part in found]
+        return found[0].numpy(), found[1].numpy()
+
+    @contextmanager
+    def _eval_collator(self) -> Iterator[None]:
+        training_collator = getattr(self, "data_collator")  # noqa: B009
+        self.data_collator = self.eval_data_collator or training_collator
+        try:
+            yield
+        finally:
+            self.data_collator = training_collator
+
+
+def _description(collator: Any) -> str:
+    """What a collator does, for a key that is the same in the next process."""
+    told = repr(collator)
+    return Hasher.hash(collator) if " at 0x" in told else told
+
+
+@contextmanager
+def _random_numbers(seed: list[int]) -> Iterator[None]:
+    """Python, numpy and torch draw from `seed`, as do the workers of a loader, and afterwards go on as before."""
+    before = random.getstate(), np.random.get_state()  # noqa: NPY002
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+        set_seed(int(np.random.SeedSequence(seed).generate_state(1)[0]))
+        try:
+            yield
+        finally:
+            random.setstate(before[0])
+            np.random.set_state(before[1])  # noqa: NPY002
+
+
+def _by_length(dataset: Any) -> tuple[Any, Tensor | None]:
+    """Texts with as many tokens side by side, so that little is filled up; and the order that they are in then."""
+    if not isinstance(dataset, Dataset) or "input_ids" not in dataset.column_names:
+        return dataset, None
+    order = torch.tensor(row_lengths(dataset)).argsort(stable=True)
+    return dataset.select(order.tolist()), order
+
+
+def first_view(inputs: dict[str, Any]) -> dict[str, Any]:
+    """Where images come in several views (batch, views, 3, height, width), only the first."""
+    pixels = inputs.get("pixel_values")
+    return {**inputs, "pixel_values": pixels[:, 0]} if pixels is not None and pixels.ndim == 5 else dict(inputs)
+
+
+def check_not_empty(**datasets: Any) -> None:
+    """Raise for a dataset without rows, by its name."""
+    for name, dataset in datasets.items():
+        if dataset is not None and hasattr(dataset, "__len__") and len(dataset) == 0:
+            raise ValueError(f"{name} has no rows. Check how it was loaded, split and filtered.")

@@ -248,7 +248,7 @@ def _card(root: Path, report: ModelReport, title: str, model_id: str) -> str:
         pipeline_tag=contents["pipeline_tag"],
         tags=tags,
     )
-    card: ModelCard = ModelCard.from_template(  # type: ignore[no-untyped-call]
+    card: ModelCard = ModelCard.from_template(
         metadata,
         str(TEMPLATE),
         report=report,

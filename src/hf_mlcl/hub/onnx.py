@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from hf_mlcl.files import staged
 from hf_mlcl.hub.exporting import example_inputs, ready_for_export
 from hf_mlcl.models import MLCLForImageClassification, MLCLForSequenceClassification, MLCLModel
-from hf_mlcl.models.backbones import represent
 
 TOLERANCE = 1e-4
 """Largest difference to torch, in units of an output's largest value where that is above 1."""
@@ -36,7 +35,7 @@ class _Graph(nn.Module):
 
     def forward(self, *values: Tensor) -> tuple[Tensor, ...]:
         model, given = self.model, dict(zip(self.inputs, values, strict=True))
-        features = represent(model.backbone(**given), given.get("attention_mask"), model.config.pooling)
+        features = model.features_of(given)
         found = [features, model.projection(features)] if self.is_encoder else [features]
         if self.head is not None:
             found.insert(0, (self.head(features) / self.temperature).sigmoid())

@@ -32,7 +32,6 @@ class FeatureBackbone(PreTrainedModel):
     config_class = FeatureBackboneConfig
     base_model_prefix = "features"
     main_input_name = "feature_values"
-    supports_gradient_checkpointing = True
 
     def __init__(self, config: FeatureBackboneConfig) -> None:
         super().__init__(config)
@@ -103,7 +102,7 @@ def load_backbone(
         if is_folder or not pretrained:  # once a folder is gone, its name would be taken for an id of the Hub
             backbone.config.name_or_path = ""
         if backbone.is_remote_code():
-            make_backbone_known(backbone)
+            make_backbone_known(type(backbone.config), type(backbone))
         elif hasattr(backbone.config, "auto_map"):
             del backbone.config.auto_map  # transformers' own code was taken: whoever loads it needs no other
         return backbone
@@ -184,15 +183,13 @@ def feature_size(backbone: PreTrainedModel) -> int:
 
 
 def _timm_backbone(name: str, pretrained: bool, weights: str | Path | None) -> PreTrainedModel:
-    if weights is not None and not Path(weights).is_file():
-        raise ValueError(f"weights must be a safetensors file with the weights of {name!r}: no file {weights}.")
     overlay = {"pretrained_cfg_overlay": {"file": str(weights)}} if weights is not None else {}
     try:
         model = timm.create_model(name, pretrained=pretrained, num_classes=0, **overlay)
     except (OSError, RuntimeError, SafetensorError) as error:
         raise ValueError(
-            f"The weights of the timm model {name!r} could not be loaded. Give weights= (a safetensors file), "
-            f"pretrained=False for random ones, or check the network. {error}"
+            f"The weights of the timm model {name!r} could not be loaded from {weights or 'the Hub'}. Give weights= (a "
+            f"safetensors file), pretrained=False for random ones, or check the network. {error}"
         ) from error
     # The image processor reads mean, deviation and size from here.
     config = TimmWrapperConfig(architecture=name, pretrained_cfg=model.pretrained_cfg, num_labels=0)

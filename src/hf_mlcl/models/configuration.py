@@ -93,7 +93,7 @@ class MLCLConfig(PreTrainedConfig):
             raise ValueError(f"backbone_config must be a configuration or its dictionary, but is {given!r}.")
         if given.model_type in ("timm_wrapper", "mlcl_features") and POOLING[1](self.pooling):
             self.pooling = "pooled"
-        if self.problem_type is None:
+        if self.problem_type is None:  # type: ignore[has-type]
             self.problem_type = "multi_label_classification"
         super().__post_init__(**kwargs)
 
@@ -139,7 +139,7 @@ def _check(config: PreTrainedConfig, **rules: Rule) -> None:
 
 def _whole(least: int) -> Rule:
     expected = f"a whole number of at least {least}"
-    return expected, lambda value: isinstance(value, Integral) and not isinstance(value, bool) and value >= least
+    return expected, lambda value: isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
 
 
 def _is_number(value: Any) -> bool:

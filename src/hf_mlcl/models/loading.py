@@ -11,7 +11,7 @@ import torch
 from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError, safe_open
 from torch import nn
-from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel
+from transformers import AutoConfig, AutoModel, PreTrainedConfig
 from transformers.dynamic_module_utils import get_class_from_dynamic_module
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
@@ -33,16 +33,6 @@ def load(auto: Any, name: str | os.PathLike[str], *, trust_remote_code: bool = F
     Without `trust_remote_code`, transformers would ask on standard input whether to run the Python files that a folder
     or repository names, and take the first line of somebody's data for the answer. Here it is False unless one says
     otherwise, and nobody is asked.
-
-    Examples:
-        >>> import json, pathlib, tempfile
-        >>> folder = pathlib.Path(tempfile.mkdtemp())
-        >>> config = {"model_type": "new", "auto_map": {"AutoConfig": "code.Config"}}
-        >>> _ = (folder / "config.json").write_text(json.dumps(config))
-        >>> load(AutoConfig, folder)  # doctest: +ELLIPSIS
-        Traceback (most recent call last):
-        ...
-        ValueError: ... needs Python code that comes with it, which does not run unless you trust it: ...
     """
     try:
         found = auto.from_pretrained(name, trust_remote_code=bool(trust_remote_code), **kwargs)
@@ -88,12 +78,7 @@ def check_timm(config: PreTrainedConfig) -> None:
 
 
 def problem(error: BaseException) -> str:
-    r"""What an error of a library says, in one line of readable length.
-
-    Examples:
-        >>> problem(OSError("no file\nnamed config.json"))
-        'no file named config.json'
-    """
+    """What an error of a library says, in one line of readable length."""
     if isinstance(error, StrictDataclassError) and error.__cause__ is not None:
         error = error.__cause__
     text = " ".join(str(error).split())
@@ -104,16 +89,16 @@ def problem(error: BaseException) -> str:
     return text.rstrip(".") + hint
 
 
-def make_backbone_known(backbone: PreTrainedModel) -> None:
-    """Let models around a backbone with code of its own be saved and loaded in this process."""
-    kind = type(backbone.config)
-    if kind.model_type in CONFIG_MAPPING and CONFIG_MAPPING[kind.model_type] is not kind:
+def make_backbone_known(config: Any, model: Any) -> None:
+    """Let models around a backbone of these classes, its own code, be saved and loaded in this process."""
+    kind = config.model_type
+    if kind in CONFIG_MAPPING and CONFIG_MAPPING[kind] is not config:
         raise ValueError(
-            f"its code redefines {kind.model_type!r}, a model type of transformers, with which a saved model would be "
-            f"loaded. Give the configuration in its code a model_type of its own."
+            f"its code redefines {kind!r}, a model type of transformers, with which a saved model would be loaded. "
+            f"Give the configuration in its code a model_type of its own."
         )
-    AutoConfig.register(kind.model_type, kind, exist_ok=True)
-    AutoModel.register(kind, type(backbone), exist_ok=True)
+    AutoConfig.register(kind, config, exist_ok=True)
+    AutoModel.register(config, model, exist_ok=True)
 
 
 def trust_backbone(name: str | os.PathLike[str], **where: Any) -> None:
@@ -126,8 +111,7 @@ def trust_backbone(name: str | os.PathLike[str], **where: Any) -> None:
     config, model = (get_class_from_dynamic_module(code[auto], name, **where) for auto in ("AutoConfig", "AutoModel"))
     config.register_for_auto_class()  # so that it goes along when the model is saved again
     model.register_for_auto_class("AutoModel")
-    AutoConfig.register(settings["model_type"], config, exist_ok=True)
-    AutoModel.register(config, model, exist_ok=True)
+    make_backbone_known(config, model)
 
 
 def check_weights(name: Any, found: Mapping[str, Any], *, foreign: bool = False) -> None:
@@ -135,12 +119,6 @@ def check_weights(name: Any, found: Mapping[str, Any], *, foreign: bool = False)
 
     `found` is what ``from_pretrained(..., output_loading_info=True)`` tells. Of a `foreign` model, which is not ours,
     weights that it does not use are no sign of damage.
-
-    Examples:
-        >>> check_weights("run/classifier", {"missing_keys": {"heads.bias"}})  # doctest: +ELLIPSIS
-        Traceback (most recent call last):
-        ...
-        ValueError: The weights in run/classifier do not fit its config.json: heads.bias missing. Save or download ...
     """
     sizes = [f"{key} {list(stored)} for {list(own)}" for key, stored, own in found.get("mismatched_keys", ())]
     wrong = {

@@ -17,20 +17,14 @@ from transformers import AutoConfig, AutoModel, PreTrainedModel
 from transformers import initialization as init
 from transformers.utils import ModelOutput
 
-from hf_mlcl.models.backbones import (
-    FeatureBackbone,
-    backbone_from_config,
-    feature_size,
-    load_backbone,
-    represent,
-    stated_pooling,
-)
+from hf_mlcl.models.backbones import backbone_from_config, feature_size, load_backbone, stated_pooling
 from hf_mlcl.models.configuration import FeatureBackboneConfig, MLCLConfig, Pooling
 from hf_mlcl.models.loading import place
 from hf_mlcl.models.row_dropout import RowDropout, batch_dropout
 from hf_mlcl.models.sharing import SharedModel
 
 Dropout = Callable[[int, int], RowDropout]
+Encoded = tuple[Tensor | None, ...]  # features, embeddings, logits
 
 
 @dataclass
@@ -57,8 +51,7 @@ class ProjectionHead(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """Project (batch, hidden) to (batch, dim)."""
-        projected: Tensor = self.out(torch.relu(self.hidden(features)))
-        return projected
+        return self.out(torch.relu(self.hidden(features)))  # type: ignore[no-any-return]
 
 
 class LabelPrototypes(nn.Module):
@@ -73,7 +66,7 @@ class LabelPrototypes(nn.Module):
         return self.weight.clone()
 
 
-class MLCLModel(SharedModel, PreTrainedModel):
+class MLCLModel(SharedModel):
     """An encoder for multi-label contrastive learning.
 
     Make one with `from_backbone`; `save_pretrained`, `from_pretrained` and the Auto classes work as for any model.
@@ -95,19 +88,8 @@ class MLCLModel(SharedModel, PreTrainedModel):
         (torch.Size([2, 32]), torch.Size([2, 8]), torch.Size([5, 8]))
     """
 
-    config_class = MLCLConfig
-    base_model_prefix = "mlcl"
-    supports_gradient_checkpointing = True
-    accepts_loss_kwargs = False
-    _supports_sdpa = True
-    _supports_flash_attn = True
-    _supports_flex_attn = True
-    _supports_attention_backend = True
-
     def __init__(self, config: MLCLConfig, backbone: PreTrainedModel | None = None) -> None:
-        super().__init__(config)
-        self.backbone = backbone_from_config(config.backbone_config) if backbone is None else backbone
-        self.main_input_name = self.backbone.main_input_name
+        super().__init__(config, backbone)
         hidden = feature_size(self.backbone)
         self.projection = ProjectionHead(hidden, config.projection_dim, config.projection_bias)
         self.prototypes = LabelPrototypes(config.num_labels, config.projection_dim)
@@ -206,11 +188,6 @@ class MLCLModel(SharedModel, PreTrainedModel):
             if getattr(module, "bias", None) is not None:
                 init.zeros_(module.bias)
 
-    def _set_gradient_checkpointing(self, enable: bool = True, *args: Any, **kwargs: Any) -> None:
-        """Pass it on to the backbone, which knows how; precomputed features have too little to gain."""
-        if not isinstance(self.backbone, FeatureBackbone):
-            self.backbone._set_gradient_checkpointing(enable, *args, **kwargs)
-
     def train(self, mode: bool = True) -> MLCLModel:
         """As of any module; statistics of batch normalisation stay as they are where `freeze_batch_norm` says so."""
         super().train(mode)
@@ -257,34 +234,25 @@ class MLCLModel(SharedModel, PreTrainedModel):
         if chunk is None or chunk >= batch or not (self.training and torch.is_grad_enabled()):
             encoded = self._encode(inputs, dropout)
         else:
-            parts = [
-                self._encode_later({k: v[i : i + chunk] for k, v in inputs.items()}, dropout, i)
-                for i in range(0, batch, chunk)
-            ]
+            chunks = ((i, {k: v[i : i + chunk] for k, v in inputs.items()}) for i in range(0, batch, chunk))
+            parts = [self._encode_later(part, dropout, i) for i, part in chunks]
             encoded = tuple(torch.cat(part) if part[0] is not None else None for part in zip(*parts, strict=True))
         features, embeddings, logits = encoded
         return MLCLOutput(features=features, embeddings=embeddings, prototypes=self.prototypes(), logits=logits)
 
-    def _encode(
-        self, inputs: dict[str, Tensor], dropout: Dropout | None = None, start: int = 0
-    ) -> tuple[Tensor | None, ...]:
+    def _encode(self, inputs: dict[str, Tensor], dropout: Dropout | None = None, start: int = 0) -> Encoded:
         rows = len(next(iter(inputs.values())))
         with nullcontext() if dropout is None else dropout(start, rows):
-            output = self.backbone(**inputs)
-            features = represent(output, inputs.get("attention_mask"), self.config.pooling)
-            logits = None
+            features, logits = self.features_of(inputs), None
             if self.classifier is not None:
                 logits = self.classifier(F.dropout(features, self.config.classifier_dropout, self.training))
         return features, self.projection(features), logits
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]  # dynamo does not know checkpoints with a context of their own
-    def _encode_later(
-        self, inputs: dict[str, Tensor], dropout: Dropout | None, start: int
-    ) -> tuple[Tensor | None, ...]:
+    def _encode_later(self, inputs: dict[str, Tensor], dropout: Dropout | None, start: int) -> Encoded:
         """Encode without keeping activations; the backward pass computes them again, with the same dropout."""
-        again = {"use_reentrant": False, "context_fn": lambda: (nullcontext(), self._frozen_statistics())}
-        encoded: tuple[Tensor | None, ...] = checkpoint(self._encode, inputs, dropout, start, **again)
-        return encoded
+        contexts = lambda: (nullcontext(), self._frozen_statistics())  # noqa: E731
+        return checkpoint(self._encode, inputs, dropout, start, use_reentrant=False, context_fn=contexts)
 
     @contextmanager
     def _frozen_statistics(self) -> Iterator[None]:

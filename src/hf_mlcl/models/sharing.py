@@ -4,26 +4,51 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Mapping
 from typing import Any
 
 from safetensors import SafetensorError
-from torch import nn
+from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.dynamic_module_utils import custom_object_save
 
+from hf_mlcl.models.backbones import FeatureBackbone, backbone_from_config, represent
+from hf_mlcl.models.configuration import MLCLConfig
 from hf_mlcl.models.loading import check_kernels, check_weights, place, trust_backbone, unreadable_weights
 
 
-class SharedModel:
+class SharedModel(PreTrainedModel):
     """A model around a backbone, whose ``push_to_hub`` is private at first and writes card and processor too."""
 
-    backbone: PreTrainedModel
+    config_class = MLCLConfig
+    base_model_prefix = "mlcl"
+    supports_gradient_checkpointing = True
+    accepts_loss_kwargs = False
+    _supports_sdpa = True
+    _supports_flash_attn = True
+    _supports_flex_attn = True
+    _supports_attention_backend = True
+    # A backbone that was given as an object may have a pooler, which we do not use and do not build again.
+    _keys_to_ignore_on_load_unexpected = [r"^backbone\.pooler\."]  # noqa: RUF012
+
     report: Any = None
     """Facts for its card (`hf_mlcl.hub.ModelReport`), as far as whoever made the model knew them."""
     processor: Any = None
     """Its tokenizer or image processor, where whoever made the model had it."""
-    # A backbone that was given as an object may have a pooler, which we do not use and do not build again.
-    _keys_to_ignore_on_load_unexpected = [r"^backbone\.pooler\."]  # noqa: RUF012
+
+    def __init__(self, config: MLCLConfig, backbone: PreTrainedModel | None = None) -> None:
+        super().__init__(config)
+        self.backbone = backbone_from_config(config.backbone_config) if backbone is None else backbone
+        self.main_input_name = self.backbone.main_input_name
+
+    def features_of(self, inputs: Mapping[str, Tensor]) -> Tensor:
+        """What the backbone makes of a batch: one vector per row, as `MLCLConfig.pooling` says."""
+        return represent(self.backbone(**inputs), inputs.get("attention_mask"), self.config.pooling)
+
+    def _set_gradient_checkpointing(self, enable: bool = True, *args: Any, **kwargs: Any) -> None:
+        """Pass it on to the backbone, which knows how; precomputed features have too little to gain."""
+        if not isinstance(self.backbone, FeatureBackbone):
+            self.backbone._set_gradient_checkpointing(enable, *args, **kwargs)
 
     @classmethod
     def from_pretrained(
@@ -48,7 +73,7 @@ class SharedModel:
         elif name is not None and not isinstance(kwargs.get("config"), PreTrainedConfig):  # as it was checked
             check_kernels(name, **where)
         try:
-            model, found = super().from_pretrained(  # type: ignore[misc]
+            model, found = super().from_pretrained(
                 name, *args, output_loading_info=True, ignore_mismatched_sizes=True, **kwargs
             )
         except SafetensorError as error:
@@ -65,7 +90,7 @@ class SharedModel:
             os.makedirs(save_directory, exist_ok=True)
             for part in (self.backbone, self.backbone.config):
                 custom_object_save(part, save_directory, config=self.backbone.config)
-        return super().save_pretrained(save_directory, *args, **kwargs)  # type: ignore[misc]
+        return super().save_pretrained(save_directory, *args, **kwargs)
 
     def get_input_embeddings(self) -> nn.Module:
         """Those of the backbone."""
@@ -105,6 +130,6 @@ class SharedModel:
                 if part is not None:
                     part.save_pretrained(folder)
             if self.report is not None or not api.file_exists(repository, "README.md"):
-                report = calibrated(self.report or report_of_model(self), self.config)  # type: ignore[attr-defined]
+                report = calibrated(self.report or report_of_model(self), self.config)
                 write_model_card(folder, report, repo_id=repository)
             return push_folder(folder, repository, private, token, **push)

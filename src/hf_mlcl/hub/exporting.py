@@ -41,11 +41,8 @@ ABOUT_OTHER_WEIGHTS = ("tag", "license", "origin_url", "paper_ids", "paper_name"
 """What timm's description of an architecture says about the weights that it would download."""
 
 SCALE = 2.0**40
-SLOPES = (1.0, 0.5)
-"""Of tanh and of GELU at zero."""
-
-TOLERANCE = 1e-5
-"""Largest difference of a probability that still counts as rounding."""
+SLOPES = (1.0, 0.5)  # of tanh and of GELU at zero
+TOLERANCE = 1e-5  # the largest difference of a probability that still counts as rounding
 
 
 def export_encoder(
@@ -62,10 +59,8 @@ def export_encoder(
       tokenizer; its pooling is that of the model, so its vectors are our features.
     - An image encoder becomes a folder that ``timm.create_model("local-dir:FOLDER", num_classes=0)`` (or
       ``"hf-hub:..."``) and ``AutoModel`` load.
-    - ``prototypes.safetensors`` has the labels' names as JSON under ``labels`` in its metadata, the prototypes and the
-      projection: ``projection_out @ relu(projection_hidden @ feature)``, with ``projection_hidden_bias`` and
-      ``projection_out_bias`` where it has biases, is the embedding whose cosine similarity to a prototype scores a
-      label.
+    - ``prototypes.safetensors`` has the prototypes and the projection into their space, and the labels' names as JSON
+      in its metadata; the model card shows how to score labels by them.
 
     Args:
         model: The trained encoder.
@@ -86,10 +81,7 @@ def export_encoder(
     if not isinstance(model, MLCLModel):
         raise ValueError(f"model must be an MLCLModel, got {type(model).__name__}. Classifiers: export_classifier.")
     if isinstance(model.backbone, FeatureBackbone):
-        raise ValueError(
-            "model reads precomputed features, and no other library has its backbone. Share it with "
-            "model.save_pretrained, or its computation with export_onnx."
-        )
+        raise ValueError("model reads precomputed features, and no other library has its backbone. Use export_onnx.")
     with staged(folder) as stage:
         if isinstance(model.backbone.config, TimmWrapperConfig):
             _save_timm(model.backbone.timm_model, model.backbone.config, stage, processor)
@@ -241,14 +233,11 @@ def _save_tokenizer(tokenizer: Any, model: Any, folder: Path, max_length: int | 
         raise ValueError(f"processor must be the tokenizer of a text encoder, got {type(tokenizer).__name__}.")
     if max_length is not None and max_length < 1:
         raise ValueError(f"max_length must be at least 1, got {max_length}.")
-    positions = (
-        getattr(model.backbone.config, "max_position_embeddings", None) or 10**9
-    )  # not every encoder has a limit
+    # Not every encoder has a limit; RoBERTa and its kin begin to count after padding.
+    positions = getattr(model.backbone.config, "max_position_embeddings", None) or 10**9
     padding = getattr(getattr(model.backbone, "embeddings", None), "padding_idx", None)
-    if padding is not None:
-        positions -= padding + 1  # RoBERTa and its kin begin to count after padding
     before = tokenizer.model_max_length
-    length = int(min(max_length or before, positions))
+    length = int(min(max_length or before, positions if padding is None else positions - padding - 1))
     try:
         tokenizer.model_max_length = length
         tokenizer.save_pretrained(folder)
@@ -269,8 +258,6 @@ def _save_sentence_transformer(model: MLCLModel, folder: Path, max_length: int) 
             "word_embedding_dimension": feature_size(model.backbone),
             "pooling_mode_cls_token": not mean,
             "pooling_mode_mean_tokens": mean,
-            "pooling_mode_max_tokens": False,
-            "pooling_mode_mean_sqrt_len_tokens": False,
         },
         "sentence_bert_config.json": {"max_seq_length": max_length, "do_lower_case": False},
         "config_sentence_transformers.json": {"similarity_fn_name": "cosine"},
@@ -300,10 +287,7 @@ def _one_linear_layer(classifier: Any) -> tuple[Tensor, Tensor]:
     """Weight (labels, features) and bias (labels,) of a classifier that is one linear layer."""
     if isinstance(classifier, MLCLModel):
         if classifier.classifier is None:
-            raise ValueError(
-                "This MLCLModel has no classifier. Make one with trainer.linear_evaluate(...).classifier, or export "
-                "the encoder with export_encoder."
-            )
+            raise ValueError("This MLCLModel has no classifier: export trainer.linear_evaluate(...).classifier.")
         return classifier.classifier.weight, classifier.classifier.bias
     heads = classifier.heads
     if len(heads.weight) != 1:

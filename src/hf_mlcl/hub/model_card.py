@@ -60,15 +60,7 @@ class SplitScores:
 
 @dataclass(frozen=True)
 class DataFacts:
-    """The data that a model learned from.
-
-    Attributes:
-        name: What people call it; may be empty.
-        hub_id: Its repository on the Hub, ``"owner/name"``, where it has one.
-        citation: BibTeX.
-        rows: Training examples.
-        label_counts: How often each label occurs among them.
-    """
+    """The data that a model learned from: what people call it (may be empty), its id on the Hub, training rows."""
 
     name: str
     hub_id: str | None = None
@@ -94,18 +86,13 @@ class ModelReport:
     """All facts of a card. Those that are not known are left out of it.
 
     Attributes:
-        label_names: In the order of their ids.
         backbone: The architecture in words.
         base_model: The backbone's repository on the Hub, where it has one.
         name: Of the model; the folder's if empty.
         evaluation: How the classifier came about, in a sentence.
-        scores: Truth and probabilities on a held-out split.
         metrics: Scores by name, where only they are known.
-        thresholds: One per label, where they were tuned.
         figures: File names, each with a figure and its caption.
-        seconds: How long things took.
         energy: Kilowatt-hours and kilograms of CO2, where codecarbon has tracked them.
-        license: Of the model, as the Hub spells it.
         prototypes: Whether a loss has trained them.
     """
 
@@ -138,13 +125,7 @@ class ModelReport:
 
 
 def report_of_model(model: Any) -> ModelReport:
-    """What a model, an encoder or a classifier, tells of itself.
-
-    Examples:
-        >>> from hf_mlcl import MLCLModel
-        >>> report_of_model(MLCLModel.from_features(8, ["a", "b"])).label_names
-        ['a', 'b']
-    """
+    """What a model, an encoder or a classifier, tells of itself."""
     config, backbone = model.config, model.config.backbone_config
     modalities = {"input_ids": "text", "pixel_values": "image", "feature_values": "features"}
     parameters = sum(parameter.numel() for parameter in model.backbone.parameters())
@@ -167,12 +148,7 @@ def calibrated(report: ModelReport, config: Any) -> ModelReport:
 
 
 def hub_id(name: str) -> str | None:
-    """The name of a repository on the Hub as it is; None for any other name, and for a path on this machine.
-
-    Examples:
-        >>> hub_id("roberta-base"), hub_id("my lab/news"), hub_id("./news")
-        ('roberta-base', None, None)
-    """
+    """The name of a repository on the Hub as it is; None for any other name, and for a path on this machine."""
     try:
         validate_repo_id(name)
     except HFValidationError:
@@ -192,8 +168,7 @@ def write_model_card(
     Args:
         folder: With the model in it.
         report: The facts: from `training_report`, or `report_of_model` where no more is known.
-        repo_id: The repository it will be pushed to, for the code on the card. If it is not given, `push_folder` puts
-            it in.
+        repo_id: The repository it will be pushed to, for the code on the card; `push_folder` adds it if not given.
         name: Of the model; the repository's or the folder's if not given.
 
     Examples:
@@ -265,11 +240,7 @@ def _card(root: Path, report: ModelReport, title: str, model_id: str) -> str:
 
 
 def _look_into(root: Path, modality: str) -> dict[str, Any]:
-    """What kind of model a folder holds, for the card's metadata and template.
-
-    Of the kinds, ``encoder`` and ``classifier`` load with this package and ``plain ...`` without; ``onnx`` is a graph
-    with no model of torch beside it.
-    """
+    """What a folder holds: ``encoder`` and ``classifier`` load with this package, the other kinds without."""
     config, sentence = (
         json.loads(path.read_text()) if path.is_file() else {}
         for path in (root / "config.json", root / "1_Pooling" / "config.json")

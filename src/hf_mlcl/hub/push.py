@@ -48,8 +48,7 @@ def intended_files(folder: str | os.PathLike[str]) -> list[str]:
     return [name for name in files if _matches(name, INTENDED)]
 
 
-def _matches(name: str, patterns: str) -> bool:
-    """As in a shell: a star does not reach into folders."""
+def _matches(name: str, patterns: str) -> bool:  # as in a shell: a star does not reach into folders
     return any(name.count("/") == p.count("/") and fnmatch.fnmatchcase(name, p) for p in patterns.split())
 
 
@@ -60,8 +59,8 @@ def checked_files(folder: str | os.PathLike[str]) -> list[str]:
         raise ValueError(f"folder={os.fspath(folder)!r} is not a folder.")
     files = intended_files(root)
     if not any(_matches(name, WEIGHTS) for name in files):
-        inner = sorted(str(path.parent) for path in root.glob("*/config.json"))
-        inner = [name for name in inner if not Path(name).name.startswith("checkpoint-")]
+        folders = sorted(path.parent for path in root.glob("*/config.json"))
+        inner = [str(path) for path in folders if not path.name.startswith("checkpoint-")]
         hint = f" Push one of the models in it: {', '.join(inner)}." if inner else ""
         raise ValueError(
             f"folder={os.fspath(folder)!r} holds no model: there is no model.safetensors or .onnx file in it.{hint}"

@@ -73,11 +73,7 @@ def load_backbone(
     trust_remote_code: bool = False,
     **kwargs: Any,
 ) -> PreTrainedModel:
-    """A backbone by name, or the one that is given; the arguments are those of `MLCLModel.from_backbone`.
-
-    Without ``dtype`` weights are float32 whatever they are stored in: small updates vanish in half precision, and mixed
-    precision (``bf16=True``) casts by itself.
-    """
+    """A backbone by name, or the one that is given; the arguments are those of `MLCLModel.from_backbone`."""
     if not isinstance(name, str | os.PathLike):
         defaults = {"pretrained": (pretrained, True), "weights": (weights, None)}
         return _given_backbone(name, [*kwargs, *(key for key, (given, usual) in defaults.items() if given != usual)])
@@ -89,7 +85,8 @@ def load_backbone(
         return _timm_backbone(name, pretrained, weights)
     if weights is not None:
         raise ValueError(f"weights is for a timm architecture such as 'resnet50'; {name!r} brings its own.")
-    kwargs.setdefault("dtype", kwargs.pop("torch_dtype", torch.float32))  # transformers would take the stored one
+    # transformers would take the stored dtype, but small updates vanish in half precision; bf16=True casts by itself.
+    kwargs.setdefault("dtype", kwargs.pop("torch_dtype", torch.float32))
     try:
         config = load(AutoConfig, name, trust_remote_code=trust_remote_code, **place(kwargs))
         if config.model_type == "mlcl":
@@ -130,42 +127,36 @@ def _with_weights(
 
 def _given_backbone(backbone: Any, further: list[str]) -> PreTrainedModel:
     """A backbone that came as an object."""
-    kind = type(backbone).__name__
-    if not isinstance(backbone, PreTrainedModel):
+    bare = isinstance(backbone, PreTrainedModel) and backbone.base_model is backbone
+    if not bare or backbone.config.model_type == "mlcl":
         raise ValueError(
-            f"name must be a Hub id, a folder, a timm architecture or a model of transformers (PreTrainedModel); got "
-            f"{kind}. Name a timm model instead of giving it: 'resnet50', with weights=FILE."
+            f"name must be a Hub id, a folder, a timm architecture ('resnet50', with weights=FILE) or an encoder of "
+            f"transformers without heads for a task; got {type(backbone).__name__}. Give the encoder within a model "
+            f"with heads: model.base_model (of an MLCLModel, model.backbone)."
         )
     if further:
         raise ValueError(f"A backbone that is given as an object is taken as it is; got {', '.join(further)} as well.")
-    if backbone.config.model_type == "mlcl" or backbone.base_model is not backbone:
-        raise ValueError(
-            f"A {kind} is more than a backbone: it has heads for a task. Give the encoder within it: model.base_model "
-            f"(of an MLCLModel, model.backbone)."
-        )
     return backbone
 
 
 def stated_pooling(name: str | os.PathLike[str], **where: Any) -> Pooling | None:
     """How a model's own sentence-transformers files say that tokens become one vector; None where they do not."""
+    known: dict[str, Pooling] = {"mean": "mean", "mean_tokens": "mean", "cls": "first", "cls_token": "first"}
     try:
         file = cached_file(os.fspath(name), "1_Pooling/config.json", **where)
-        stated = json.loads(Path(file).read_text(encoding="utf-8"))
-    except (OSError, ValueError):  # it has no such file, or one that says nothing
+        stated = dict(json.loads(Path(file).read_text(encoding="utf-8")))
+    except (OSError, TypeError, ValueError):  # it has no such file, or one that says nothing
         return None
     # Files of newer versions name the mode; older ones have a flag for each.
-    stated = stated if isinstance(stated, dict) else {}
     mode = stated.get("pooling_mode") or next((key for key, value in stated.items() if value is True), "")
-    known: dict[str, Pooling] = {"mean": "mean", "mean_tokens": "mean", "cls": "first", "cls_token": "first"}
     return known.get(str(mode).removeprefix("pooling_mode_"))
 
 
 def represent(outputs: Any, attention_mask: Tensor | None, pooling: Pooling) -> Tensor:
     """One vector per row from what a backbone returns."""
+    hidden: Tensor = outputs.pooler_output if pooling == "pooled" else outputs.last_hidden_state
     if pooling == "pooled":
-        pooled: Tensor = outputs.pooler_output
-        return pooled.flatten(1)
-    hidden: Tensor = outputs.last_hidden_state
+        return hidden.flatten(1)
     if pooling == "first":
         return hidden[:, 0]
     if attention_mask is None:

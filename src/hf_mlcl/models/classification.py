@@ -17,8 +17,7 @@ from hf_mlcl.losses import CrossEntropyLoss
 from hf_mlcl.metrics.decision import DecisionRule
 from hf_mlcl.models.backbones import feature_size
 from hf_mlcl.models.configuration import MLCLConfig
-from hf_mlcl.models.modeling import MLCLModel
-from hf_mlcl.models.sharing import SharedModel
+from hf_mlcl.models.modeling import MLCLModel, SharedModel
 
 Classifier = TypeVar("Classifier", bound="_LinearHeadsClassifier")
 

@@ -32,7 +32,7 @@ class FeatureBackboneConfig(PreTrainedConfig):
     dropout: float = 0.1
 
     def validate_fields(self) -> None:
-        """Types and ranges; called whenever a configuration is made or saved."""
+        """Types and ranges; called, as all ``validate_*``, whenever a configuration is made or saved."""
         _check(self, feature_dim=_whole(1), num_layers=_whole(0), dropout=SHARE)
 
 
@@ -49,11 +49,9 @@ class MLCLConfig(PreTrainedConfig):
         classifier: Whether there is a linear layer from features to logits, as losses on logits need it.
         classifier_dropout: Dropout of the features before it in training: the authors' code has 0.1, the paper none.
         num_heads: Linear layers whose probabilities a classifier made by linear evaluation averages.
-        thresholds: Probabilities from which on the multi-label pipelines give a label, one per label; None stands for
-            0.5. A classifier's `calibrate` sets them.
+        thresholds: Probabilities from which on a label is given, one per label; None for 0.5. `calibrate` sets them.
         single_label: Whether a row has exactly one label, the most probable one, though probabilities are sigmoids.
-        logit_temperature: What a classifier made by linear evaluation divides its logits by, so that probabilities are
-            honest; 1 leaves them as they are.
+        logit_temperature: What a classifier divides its logits by, so that probabilities are honest; 1 for nothing.
 
     Examples:
         >>> from transformers import BertConfig
@@ -79,7 +77,7 @@ class MLCLConfig(PreTrainedConfig):
 
     @property
     def label_names(self) -> list[str]:
-        """The labels, in the order of their ids."""
+        """In the order of their ids."""
         return [self.id2label[number] for number in range(self.num_labels)]
 
     def __post_init__(self, **kwargs: Any) -> None:
@@ -98,13 +96,13 @@ class MLCLConfig(PreTrainedConfig):
         super().__post_init__(**kwargs)
 
     def validate_fields(self) -> None:
-        """Types and ranges; called whenever a configuration is made or saved."""
+        """Types and ranges."""
         check_timm(self.backbone_config)
         _check(self, projection_dim=_whole(1), num_heads=_whole(1), pooling=POOLING)
         _check(self, classifier=FLAG, projection_bias=FLAG, classifier_dropout=SHARE)
 
     def validate_labels(self) -> None:
-        """A name for each of the ids from 0 on; called whenever a configuration is made or saved."""
+        """A name for each of the ids from 0 on."""
         names = self.id2label
         if not names or sorted(names) != list(range(len(names))):
             raise ValueError(f"id2label must have the ids from 0 on, one per label, but has {list(names or ())[:10]}.")
@@ -114,7 +112,7 @@ class MLCLConfig(PreTrainedConfig):
             raise ValueError(f"id2label must hold different names of labels, but has {shown}.")
 
     def validate_decision_rule(self) -> None:
-        """Thresholds, single label and temperature make a rule; called whenever a configuration is made or saved."""
+        """Thresholds, single label and temperature make a rule."""
         DecisionRule.of(self)
 
 
@@ -122,9 +120,8 @@ def _backbone_config(settings: dict[str, Any]) -> PreTrainedConfig:
     """The configuration that a dictionary stands for."""
     kind = settings.pop("model_type", "roberta")
     if not isinstance(kind, str) or kind not in CONFIG_MAPPING:
-        advice = "Install a newer transformers if it is a new one."
-        if "auto_map" in settings:
-            advice = "It comes with code of its own: if you trust it, load the model with trust_remote_code=True."
+        trust = "It comes with code of its own: if you trust it, load the model with trust_remote_code=True."
+        advice = trust if "auto_map" in settings else "Install a newer transformers if it is a new one."
         raise ValueError(f"backbone_config names the model type {kind!r}, which transformers does not know. {advice}")
     if kind == MLCLConfig.model_type:
         raise ValueError("backbone_config is that of an MLCLModel; give that of the backbone within it.")

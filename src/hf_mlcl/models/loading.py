@@ -135,10 +135,8 @@ def check_finite(name: Any, model: nn.Module) -> None:
     """Refuse a model with weights that are no numbers: all of its scores would be none either."""
     broken = [key for key, weight in model.named_parameters() if not torch.isfinite(weight).all()]
     if broken:
-        raise ValueError(
-            f"The weights in {name} hold NaN or infinite values ({_some(broken)}): its training has diverged, or the "
-            f"file is damaged."
-        )
+        what = f"The weights in {name} hold NaN or infinite values ({_some(broken)})"
+        raise ValueError(f"{what}: its training has diverged, or the file is damaged.")
 
 
 def unreadable_weights(name: str | os.PathLike[str], error: SafetensorError) -> ValueError:

@@ -24,7 +24,9 @@ def show_losses(name: str | None, plugins: Sequence[str], as_json: bool) -> None
 
         import_plugins(plugins)
     if name is not None:
-        parts = [loss_facts(part.strip()) for part in name.split("+")]
+        from hf_mlcl.losses import loss_names
+
+        parts = [loss_facts(part) for part in loss_names(name)]
         if as_json:
             print_json(parts if len(parts) > 1 else parts[0])
             return

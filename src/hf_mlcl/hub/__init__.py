@@ -6,53 +6,29 @@
 Names are imported when they are first used, since each brings libraries that the others do not need.
 """
 
-from __future__ import annotations
+from typing import TYPE_CHECKING
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from hf_mlcl._lazy import attach
 
 if TYPE_CHECKING:
-    from hf_mlcl.hub.exporting import export_classifier, export_encoder
-    from hf_mlcl.hub.model_card import DataFacts, LossFacts, ModelReport, SplitScores, report_of_model, write_model_card
-    from hf_mlcl.hub.onnx import export_onnx
-    from hf_mlcl.hub.push import intended_files, push_folder
+    from hf_mlcl.hub.exporting import export_classifier as export_classifier
+    from hf_mlcl.hub.exporting import export_encoder as export_encoder
+    from hf_mlcl.hub.model_card import DataFacts as DataFacts
+    from hf_mlcl.hub.model_card import LossFacts as LossFacts
+    from hf_mlcl.hub.model_card import ModelReport as ModelReport
+    from hf_mlcl.hub.model_card import SplitScores as SplitScores
+    from hf_mlcl.hub.model_card import report_of_model as report_of_model
+    from hf_mlcl.hub.model_card import write_model_card as write_model_card
+    from hf_mlcl.hub.onnx import export_onnx as export_onnx
+    from hf_mlcl.hub.push import intended_files as intended_files
+    from hf_mlcl.hub.push import push_folder as push_folder
 
-_HOME = {
-    "DataFacts": "model_card",
-    "LossFacts": "model_card",
-    "ModelReport": "model_card",
-    "SplitScores": "model_card",
-    "export_classifier": "exporting",
-    "export_encoder": "exporting",
-    "export_onnx": "onnx",
-    "intended_files": "push",
-    "push_folder": "push",
-    "report_of_model": "model_card",
-    "write_model_card": "model_card",
-}
-
-__all__ = [
-    "DataFacts",
-    "LossFacts",
-    "ModelReport",
-    "SplitScores",
-    "export_classifier",
-    "export_encoder",
-    "export_onnx",
-    "intended_files",
-    "push_folder",
-    "report_of_model",
-    "write_model_card",
-]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"hf_mlcl.hub.{_HOME[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__, __all__ = attach(
+    __name__,
+    {
+        "exporting": ["export_classifier", "export_encoder"],
+        "model_card": ["DataFacts", "LossFacts", "ModelReport", "SplitScores", "report_of_model", "write_model_card"],
+        "onnx": ["export_onnx"],
+        "push": ["intended_files", "push_folder"],
+    },
+)

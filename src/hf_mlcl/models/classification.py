@@ -17,7 +17,7 @@ from hf_mlcl.losses import CrossEntropyLoss
 from hf_mlcl.metrics.decision import DecisionRule
 from hf_mlcl.models.backbones import feature_size
 from hf_mlcl.models.configuration import MLCLConfig
-from hf_mlcl.models.modeling import MLCLModel, SharedModel
+from hf_mlcl.models.modeling import TEXT_INPUTS, MLCLModel, SharedModel
 
 Classifier = TypeVar("Classifier", bound="_LinearHeadsClassifier")
 
@@ -160,14 +160,8 @@ class MLCLForSequenceClassification(_LinearHeadsClassifier):
         It is binary cross-entropy with multi-hot labels; with ``problem_type="single_label_classification"`` in the
         configuration, cross-entropy with class ids (batch,) or one-hot rows.
         """
-        inputs = {
-            "input_ids": input_ids,
-            "attention_mask": attention_mask,
-            "token_type_ids": token_type_ids,
-            "position_ids": position_ids,
-            "inputs_embeds": inputs_embeds,
-        }
-        logits, loss = self._logits_and_loss(inputs, labels)
+        given = (input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds)
+        logits, loss = self._logits_and_loss(dict(zip(TEXT_INPUTS, given, strict=True)), labels)
         return SequenceClassifierOutput(loss=loss, logits=logits)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -81,8 +82,7 @@ def problem(error: BaseException) -> str:
     """What an error of a library says, in one line of readable length."""
     if isinstance(error, StrictDataclassError) and error.__cause__ is not None:
         error = error.__cause__
-    text = " ".join(str(error).split())
-    text = text if len(text) <= LONGEST_MESSAGE else f"{text[: LONGEST_MESSAGE - 1]}…"
+    text = textwrap.shorten(str(error), LONGEST_MESSAGE, placeholder="…")
     if not text or not isinstance(error, OSError | ValueError):
         text = f"{type(error).__name__}: {text}"
     hint = " (on the command line: --trust-remote-code)" if "trust_remote_code" in str(error) else ""

@@ -27,6 +27,7 @@ from hf_mlcl.models.configuration import FeatureBackboneConfig, MLCLConfig, Pool
 from hf_mlcl.models.loading import check_kernels, check_weights, place, trust_backbone, unreadable_weights
 from hf_mlcl.models.row_dropout import RowDropout, batch_dropout
 
+TEXT_INPUTS = ("input_ids", "attention_mask", "token_type_ids", "position_ids", "inputs_embeds")
 Dropout = Callable[[int, int], RowDropout]
 Encoded = tuple[Tensor | None, ...]  # features, embeddings, logits
 
@@ -105,13 +106,7 @@ class SharedModel(PreTrainedModel):
 
     @classmethod
     def from_pretrained(
-        cls,
-        name: str | os.PathLike[str] | None,
-        *args: Any,
-        trust_remote_code: bool | None = False,
-        output_loading_info: bool = False,
-        ignore_mismatched_sizes: bool = False,
-        **kwargs: Any,
+        cls, name: str | os.PathLike[str] | None, *args: Any, trust_remote_code: bool | None = False, **kwargs: Any
     ) -> Any:
         """As for any model, but no code runs and no weight is drawn at random unless one asks for it.
 
@@ -124,17 +119,18 @@ class SharedModel(PreTrainedModel):
             trust_backbone(name, **place(kwargs))
         elif name is not None and not isinstance(kwargs.get("config"), PreTrainedConfig):  # as it was checked
             check_kernels(name, **place(kwargs))
+        wants_info, new_sizes = (kwargs.pop(key, False) for key in ("output_loading_info", "ignore_mismatched_sizes"))
         try:
             model, found = super().from_pretrained(
                 name, *args, output_loading_info=True, ignore_mismatched_sizes=True, **kwargs
             )
         except SafetensorError as error:
             raise unreadable_weights(name or "", error) from error
-        wrong = {**found, "mismatched_keys": [] if ignore_mismatched_sizes else found["mismatched_keys"]}
+        wrong = {**found, "mismatched_keys": [] if new_sizes else found["mismatched_keys"]}
         if kwargs.get("classifier"):
             wrong["missing_keys"] = {key for key in found["missing_keys"] if not key.startswith("classifier.")}
         check_weights(name, wrong)
-        return (model, found) if output_loading_info else model
+        return (model, found) if wants_info else model
 
     def save_pretrained(self, save_directory: str | os.PathLike[str], *args: Any, **kwargs: Any) -> Any:
         """As for any model; a backbone's own code goes along."""
@@ -335,16 +331,9 @@ class MLCLModel(SharedModel):
         feature_values: Tensor | None = None,
     ) -> MLCLOutput:
         """Encode a batch. Which inputs there are depends on the backbone."""
-        given = {
-            "input_ids": input_ids,
-            "attention_mask": attention_mask,
-            "token_type_ids": token_type_ids,
-            "position_ids": position_ids,
-            "inputs_embeds": inputs_embeds,
-            "pixel_values": pixel_values,
-            "feature_values": feature_values,
-        }
-        inputs = {name: value for name, value in given.items() if value is not None}
+        names = (*TEXT_INPUTS, "pixel_values", "feature_values")
+        given = (input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, pixel_values, feature_values)
+        inputs = {name: value for name, value in zip(names, given, strict=True) if value is not None}
         if self.main_input_name not in inputs and "inputs_embeds" not in inputs:
             kind = type(self.backbone).__name__
             raise ValueError(f"{self.main_input_name} is missing: this model's backbone is {kind}.")

@@ -82,14 +82,12 @@ class RowDropout(TorchFunctionMode):
         attn_mask: Tensor | None = None,
         dropout_p: float = 0.0,
         is_causal: bool = False,
-        scale: float | None = None,
-        enable_gqa: bool = False,
+        **further: Any,
     ) -> Tensor:
         if dropout_p == 0.0:
-            return F.scaled_dot_product_attention(
-                query, key, value, attn_mask, 0.0, is_causal, scale=scale, enable_gqa=enable_gqa
-            )
-        if enable_gqa:
+            return F.scaled_dot_product_attention(query, key, value, attn_mask, 0.0, is_causal, **further)
+        scale = further.get("scale")
+        if further.get("enable_gqa"):
             groups = query.shape[-3] // key.shape[-3]
             key, value = key.repeat_interleave(groups, -3), value.repeat_interleave(groups, -3)
         scores = query @ key.transpose(-2, -1) * (1 / math.sqrt(query.shape[-1]) if scale is None else scale)

@@ -75,7 +75,6 @@ def export_onnx(
         import onnx
         import onnxruntime
         import onnxscript  # noqa: F401
-        from torch.export import Dim
     except ImportError as error:
         raise ImportError(
             f"export_onnx needs onnx, onnxscript and onnxruntime: pip install 'hf-mlcl[onnx]'. {error}"
@@ -86,20 +85,7 @@ def export_onnx(
     with ready_for_export(model), staged(target.parent) as stage:
         first, second = (example_inputs(model, rows, length, image_size) for rows, length in ((2, 7), (3, 12)))
         graph = _Graph(model, list(first))
-        free = tuple(  # sizes in which the two differ
-            {axis: Dim.DYNAMIC for axis, size in enumerate(value.shape) if second[name].shape[axis] != size}
-            for name, value in first.items()
-        )
-        program: Any = torch.onnx.export(
-            graph,
-            tuple(first.values()),
-            dynamo=True,
-            input_names=list(first),
-            output_names=graph.outputs,
-            dynamic_shapes=(free,),
-            opset_version=opset,
-            verbose=False,
-        )
+        program = _program(graph, first, second, opset)
         facts = {"labels": model.config.label_names, "thresholds": model.config.thresholds}
         program.model.metadata_props.update({name: json.dumps(values) for name, values in facts.items() if values})
         written = stage / target.name
@@ -110,6 +96,25 @@ def export_onnx(
         for inputs in (first, second):
             _check(graph, session, inputs)
     return target
+
+
+def _program(graph: _Graph, first: dict[str, Tensor], second: dict[str, Tensor], opset: int) -> Any:
+    from torch.export import Dim
+
+    free = tuple(  # sizes in which the two differ
+        {axis: Dim.DYNAMIC for axis, size in enumerate(value.shape) if second[name].shape[axis] != size}
+        for name, value in first.items()
+    )
+    return torch.onnx.export(
+        graph,
+        tuple(first.values()),
+        dynamo=True,
+        input_names=list(first),
+        output_names=graph.outputs,
+        dynamic_shapes=(free,),
+        opset_version=opset,
+        verbose=False,
+    )
 
 
 def _check(graph: _Graph, session: Any, inputs: dict[str, Tensor]) -> None:

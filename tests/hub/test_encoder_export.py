@@ -6,21 +6,30 @@ import json
 
 import pytest
 import torch
+import torch.nn.functional as F
+from safetensors import safe_open
+from safetensors.torch import load_file
 
 from hf_mlcl import MLCLModel
 from hf_mlcl.data import image_processor
-from hf_mlcl.hub import export_encoder, load_prototypes
+from hf_mlcl.hub import export_encoder
 from hub.cases import NAMES
 
 
-def test_prototypes_come_with_their_labels_and_the_way_into_their_space(text, tmp_path):
-    export_encoder(text.model, tmp_path, text.processor)
-    names, tensors = load_prototypes(tmp_path)
-    assert names == NAMES
-    features = torch.from_numpy(text.features())
-    embeddings = torch.relu(features @ tensors["projection_hidden"].T) @ tensors["projection_out"].T
-    assert torch.allclose(embeddings, text.model.projection(features), atol=1e-6)
-    assert torch.equal(tensors["prototypes"], text.model.prototypes.weight)
+@pytest.mark.parametrize("bias", [False, True])
+def test_prototypes_come_with_their_labels_and_the_way_into_their_space(bias, tmp_path):
+    """The biases of a projection that has some included."""
+    model = MLCLModel.from_backbone("resnet10t", NAMES, pretrained=False, projection_dim=8, projection_bias=bias)
+    for parameter in model.projection.parameters():
+        torch.nn.init.normal_(parameter)
+    export_encoder(model, tmp_path)
+    with safe_open(tmp_path / "prototypes.safetensors", framework="pt") as file:
+        assert json.loads(file.metadata()["labels"]) == NAMES
+    tensors, features = load_file(tmp_path / "prototypes.safetensors"), torch.randn(4, 512)
+    hidden = F.linear(features, tensors["projection_hidden"], tensors.get("projection_hidden_bias")).relu()
+    embeddings = F.linear(hidden, tensors["projection_out"], tensors.get("projection_out_bias"))
+    torch.testing.assert_close(embeddings, model.projection(features))
+    assert torch.equal(tensors["prototypes"], model.prototypes.weight)
 
 
 def test_texts_are_cut_where_training_cut_them(text, tmp_path):
@@ -65,8 +74,6 @@ def test_wrong_input_is_named(text, tmp_path):
         export_encoder(MLCLModel.from_features(4, ["a"]), tmp_path)
     with pytest.raises(ValueError, match="max_length must be at least 1"):
         export_encoder(text.model, tmp_path, text.processor, max_length=0)
-    with pytest.raises(ValueError, match="There are no prototypes in"):
-        load_prototypes(tmp_path)
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match="is a file, but a folder"):
         export_encoder(text.model, tmp_path / "file")

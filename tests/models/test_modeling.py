@@ -280,7 +280,8 @@ class TestChunks:
         whole = self.gradients(model, inputs, None)
         for chunk in (8, 32):
             for name, gradient in self.gradients(model, inputs, chunk).items():
-                assert torch.allclose(gradient, whole[name], rtol=1e-5, atol=1e-6), (chunk, name)
+                scale = whole[name].abs().max()
+                assert (gradient - whole[name]).abs().max() <= 1e-6 * scale + 1e-6, (chunk, name)
         assert any(
             not torch.allclose(whole[name], other, rtol=1e-2)
             for name, other in self.gradients(model, inputs, None, seed=1).items()
@@ -329,7 +330,7 @@ class TestWrongInput:
         text_model().backbone.save_pretrained(tmp_path)
         with pytest.raises(ValueError, match="weights is for a timm architecture"):
             MLCLModel.from_backbone(str(tmp_path), ["a"], weights="some.safetensors")
-        with pytest.raises(ValueError, match="there is no file"):
+        with pytest.raises(ValueError, match=r"could not be loaded from .*none\.safetensors"):
             MLCLModel.from_backbone("resnet10t", ["a"], weights=tmp_path / "none.safetensors")
 
     def test_missing_inputs_are_named(self):

@@ -33,7 +33,7 @@ from hf_mlcl.experiments.output_folder import OutputFolder
 from hf_mlcl.experiments.progress import without_bars
 from hf_mlcl.files import strict_json, whole_file
 from hf_mlcl.hub import ModelReport, SplitScores, export_encoder, push_folder, write_model_card
-from hf_mlcl.hub.facts import hub_id
+from hf_mlcl.hub.model_card import hub_id
 from hf_mlcl.training import ContrastiveTrainingArguments
 from hf_mlcl.training.card_facts import training_report
 from hf_mlcl.versions import library_versions

@@ -1,4 +1,4 @@
-"""The model card: README.md with the Hub's metadata, pictures beside it, and results in the Hub's format."""
+"""The model card: the facts, and README.md with the Hub's metadata, pictures beside it, results in the Hub's format."""
 
 from __future__ import annotations
 
@@ -6,31 +6,154 @@ import json
 import logging
 import os
 import re
-from collections.abc import Sequence
-from datetime import date
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date, timedelta
 from pathlib import Path
-from typing import Any, NamedTuple
-from urllib.parse import quote
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 from huggingface_hub import EvalResultEntry, ModelCard, ModelCardData, eval_result_entries_to_yaml
-from huggingface_hub.utils import yaml_dump  # type: ignore[attr-defined]
+from huggingface_hub.errors import HFValidationError
+from huggingface_hub.utils import validate_repo_id, yaml_dump  # type: ignore[attr-defined]
 
 from hf_mlcl.files import staged
-from hf_mlcl.hub.encoder import PROTOTYPES_FILE
-from hf_mlcl.hub.facts import DataFacts, ModelReport
+from hf_mlcl.metrics import DecisionRule, LabelCounts, average_precision, decide, frequency_groups, multilabel_metrics
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 logger = logging.getLogger(__name__)
 
 TEMPLATE = Path(__file__).with_name("model_card_template.md")
 METRICS = {"micro_f1": "micro-F1", "macro_f1": "macro-F1", "mAP": "mAP", "hamming_loss": "Hamming loss"}
 HUB_METRICS = ["f1", "mean_average_precision", "hamming_loss"]
-FEW_EXAMPLES = 10
 NO_REPOSITORY_YET = "YOUR-NAME/YOUR-MODEL"
 """Stands in the code on a card until the model is pushed."""
 
-Table = tuple[list[str], list[list[str]]]
-"""Header and rows."""
+Table = tuple[list[str], list[list[str]]]  # header and rows
+
+
+@dataclass(frozen=True)
+class SplitScores:
+    """Name of a split, empty where it is not known, with its multi-hot truth and the probabilities of a classifier.
+
+    Examples:
+        >>> scores = SplitScores("test", np.array([[1, 0], [1, 1]]), np.array([[0.9, 0.2], [0.8, 0.3]]))
+        >>> scores.metrics(0.5)["macro_f1"], scores.metrics([0.5, 0.25])["macro_f1"]
+        (0.5, 1.0)
+    """
+
+    split: str
+    labels: npt.NDArray[Any]
+    probabilities: npt.NDArray[Any]
+
+    def metrics(self, thresholds: float | Sequence[float]) -> dict[str, float]:
+        """The study's metrics over all labels."""
+        return multilabel_metrics(self.labels, self.probabilities, thresholds)
+
+    def counts(self, thresholds: float | Sequence[float]) -> LabelCounts:
+        """Hits and misses of each label."""
+        return LabelCounts.of(self.labels, decide(self.probabilities, thresholds))
+
+
+@dataclass(frozen=True)
+class DataFacts:
+    """The data that a model learned from: what people call it (may be empty), its id on the Hub, training rows."""
+
+    name: str
+    hub_id: str | None = None
+    summary: str = ""
+    homepage: str = ""
+    license: str = ""
+    citation: str = ""
+    rows: int | None = None
+    label_counts: npt.NDArray[np.int64] | None = None
+
+
+@dataclass(frozen=True)
+class LossFacts:
+    """A loss, and where it comes from."""
+
+    name: str
+    formula: str = ""
+    citation: str = ""
+
+
+@dataclass
+class ModelReport:
+    """All facts of a card. Those that are not known are left out of it.
+
+    Attributes:
+        backbone: The architecture in words.
+        base_model: The backbone's repository on the Hub, where it has one.
+        name: Of the model; the folder's if empty.
+        evaluation: How the classifier came about, in a sentence.
+        metrics: Scores by name, where only they are known.
+        figures: File names, each with a figure and its caption.
+        energy: Kilowatt-hours and kilograms of CO2, where codecarbon has tracked them.
+        prototypes: Whether a loss has trained them.
+    """
+
+    label_names: Sequence[str]
+    modality: Literal["text", "image", "features"]
+    backbone: str = ""
+    base_model: str | None = None
+    name: str = ""
+    data: DataFacts | None = None
+    losses: Sequence[LossFacts] = ()
+    hyperparameters: Mapping[str, Any] = field(default_factory=dict)
+    evaluation: str = ""
+    scores: SplitScores | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    thresholds: Sequence[float] | None = None
+    figures: Mapping[str, tuple[Figure, str]] = field(default_factory=dict)
+    hardware: str = ""
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    energy: Mapping[str, float] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+    license: str | None = None
+    language: Sequence[str] = ()
+    tags: Sequence[str] = ()
+    prototypes: bool = True
+
+    @property
+    def decided_at(self) -> float | Sequence[float]:
+        """The thresholds that the scores on the card are those of."""
+        return 0.5 if self.thresholds is None else self.thresholds
+
+
+def report_of_model(model: Any) -> ModelReport:
+    """What a model, an encoder or a classifier, tells of itself."""
+    config, backbone = model.config, model.config.backbone_config
+    modalities = {"input_ids": "text", "pixel_values": "image", "feature_values": "features"}
+    parameters = sum(parameter.numel() for parameter in model.backbone.parameters())
+    architecture = backbone.architecture if backbone.model_type == "timm_wrapper" else type(model.backbone).__name__
+    return ModelReport(
+        label_names=config.label_names,
+        modality=modalities[model.main_input_name],  # type: ignore[arg-type]
+        backbone=f"{architecture}, {parameters:,} parameters",
+        base_model=hub_id(backbone.name_or_path),
+        thresholds=config.thresholds,
+    )
+
+
+def calibrated(report: ModelReport, config: Any) -> ModelReport:
+    """The report of a classifier, whose scores are at temperature 1, with what its configuration now says."""
+    scores = report.scores
+    if scores is not None:
+        scores = replace(scores, probabilities=DecisionRule.of(config).scaled(scores.probabilities))
+    return replace(report, scores=scores, thresholds=config.thresholds)
+
+
+def hub_id(name: str) -> str | None:
+    """The name of a repository on the Hub as it is; None for any other name, and for a path on this machine."""
+    try:
+        validate_repo_id(name)
+    except HFValidationError:
+        return None
+    return None if not name or name.startswith(".") or Path(name).exists() else name
 
 
 def write_model_card(
@@ -45,23 +168,16 @@ def write_model_card(
     Args:
         folder: With the model in it.
         report: The facts: from `training_report`, or `report_of_model` where no more is known.
-        repo_id: The repository it will be pushed to, for the code on the card. If it is not given, `push_folder` puts
-            it in.
+        repo_id: The repository it will be pushed to, for the code on the card; `push_folder` adds it if not given.
         name: Of the model; the repository's or the folder's if not given.
-
-    Returns:
-        The path of the README.
 
     Examples:
         >>> import tempfile
         >>> from hf_mlcl import MLCLModel
-        >>> from hf_mlcl.hub import report_of_model
-        >>> folder = tempfile.mkdtemp()
-        >>> model = MLCLModel.from_features(8, ["sport", "music"])
+        >>> folder, model = tempfile.mkdtemp(), MLCLModel.from_features(8, ["sport", "music"])
         >>> model.save_pretrained(folder)
-        >>> card = write_model_card(folder, report_of_model(model), name="example").read_text()
-        >>> [line for line in card.splitlines() if line.startswith("# ")]
-        ['# example']
+        >>> write_model_card(folder, report_of_model(model), name="example").name
+        'README.md'
     """
     root = Path(folder)
     if not (root / "config.json").is_file() and not list(root.glob("*.onnx")):
@@ -101,72 +217,55 @@ def _card(root: Path, report: ModelReport, title: str, model_id: str) -> str:
         base_model=report.base_model,
         datasets=[data.hub_id] if data is not None and data.hub_id else None,
         language=list(report.language) or None,
-        library_name=contents.library,
+        library_name=contents["library_name"],
         license=report.license,
         metrics=HUB_METRICS if report.scores is not None or set(report.metrics) & set(METRICS) else None,
-        pipeline_tag=contents.task,
+        pipeline_tag=contents["pipeline_tag"],
         tags=tags,
     )
-    counts = None if data is None else data.label_counts
-    card: ModelCard = ModelCard.from_template(  # type: ignore[no-untyped-call]
+    card: ModelCard = ModelCard.from_template(
         metadata,
         str(TEMPLATE),
         report=report,
         data=data,
         title=title,
         model_id=model_id,
-        **contents._asdict(),
-        prototypes_file=PROTOTYPES_FILE,
-        plain=_plain,
-        data_link=None if data is None else _data_link(data),
+        **contents,
         score_table=_score_table(report),
-        has_groups=counts is not None,
         label_table=_label_table(report),
-        rare_labels=0 if counts is None else int((counts < FEW_EXAMPLES).sum()),
-        hyperparameters=[[_plain(name), _plain(str(value))] for name, value in report.hyperparameters.items()],
-        training_facts={
-            "Hardware": report.hardware,
-            **{f"Time of {what}": _duration(value) for what, value in report.seconds.items()},
-            **{what[:1].upper() + what[1:]: f"{value:.3g}" for what, value in report.energy.items()},
-            "Versions": ", ".join(f"{name} {version}" for name, version in report.versions.items()),
-        },
+        plain=_plain,
+        timedelta=timedelta,
     )
     return re.sub(r"\s*\n\s*\n", "\n\n", card.content).strip() + "\n"
 
 
-class _Contents(NamedTuple):
-    """What a model's folder holds."""
-
-    kind: str  # "encoder" and "classifier" load with this package, "plain ..." without; "onnx" is a graph alone
-    library: str  # which one loads it, as the Hub spells it
-    task: str | None  # the Hub's name of what it is for
-    files: frozenset[str]
-    graph: str | None
-    pooling: str  # how a text encoder makes one vector of its tokens
-
-
-def _look_into(root: Path, modality: str) -> _Contents:
-    """Find out what kind of model a folder holds."""
+def _look_into(root: Path, modality: str) -> dict[str, Any]:
+    """What a folder holds: ``encoder`` and ``classifier`` load with this package, the other kinds without."""
     config, sentence = (
         json.loads(path.read_text()) if path.is_file() else {}
         for path in (root / "config.json", root / "1_Pooling" / "config.json")
     )
-    files = frozenset(item.name for item in root.iterdir())
-    graph = min((name for name in files if name.endswith(".onnx")), default=None)
-    if not config:
-        return _Contents("onnx", "onnx", None, files, graph, "")
+    files = {item.name for item in root.iterdir()}
     is_timm = "architecture" in config  # timm's own layout
     architecture = (config.get("architectures") or [""])[0]
     classifies = bool(config.get("num_classes")) if is_timm else architecture.endswith("Classification")
     kind, library = "classifier" if classifies else "encoder", "timm" if is_timm else "transformers"
     what = "image" if modality == "image" else "text" if classifies else ""
-    task = f"{what}-{'classification' if classifies else 'feature-extraction'}".strip("-")
+    task: str | None = f"{what}-{'classification' if classifies else 'feature-extraction'}".strip("-")
     if config.get("model_type") != "mlcl":
         kind = f"plain {kind}"
-        if "modules.json" in files:
-            library, task = "sentence-transformers", "sentence-similarity"
-    pooling = "mean" if sentence.get("pooling_mode_mean_tokens") else str(config.get("pooling", "first"))
-    return _Contents(kind, library, task, files, graph, pooling)
+    if "modules.json" in files:
+        library, task = "sentence-transformers", "sentence-similarity"
+    if not config:
+        kind, library, task = "onnx", "onnx", None
+    return {
+        "kind": kind,
+        "library_name": library,
+        "pipeline_tag": task,
+        "files": files,
+        "graph": min((name for name in files if name.endswith(".onnx")), default=None),
+        "pooling": "mean" if sentence.get("pooling_mode_mean_tokens") else config.get("pooling", "first"),
+    }
 
 
 def _results(hub_id: str, report: ModelReport) -> list[dict[str, Any]]:
@@ -185,9 +284,10 @@ def _results(hub_id: str, report: ModelReport) -> list[dict[str, Any]]:
 def _score_table(report: ModelReport) -> Table:
     """Scores over all labels and over groups of them; the last logged ones where no others are known."""
     if report.scores is None:
-        rows = [[_plain(METRICS.get(name, name)), f"{value:.4f}"] for name, value in report.metrics.items()]
+        rows = [[METRICS.get(name, name), f"{value:.4f}"] for name, value in report.metrics.items()]
         return ["", "value"], rows
-    groups = {} if report.data is None else report.data.groups()
+    counts = None if report.data is None else report.data.label_counts
+    groups = {} if counts is None else {name: ids for name, ids in frequency_groups(counts).items() if len(ids)}
     settings: dict[str, float | Sequence[float]] = {"threshold 0.5": 0.5}
     if report.thresholds is not None:
         settings["tuned thresholds"] = report.thresholds
@@ -201,7 +301,7 @@ def _score_table(report: ModelReport) -> Table:
 
 def _label_table(report: ModelReport) -> Table:
     """One row per label, the most frequent first where their counts are known."""
-    columns: dict[str, Sequence[str]] = {"label": [_plain(name) or " " for name in report.label_names]}
+    columns: dict[str, Sequence[str]] = {"label": report.label_names}
     counts = None if report.data is None else report.data.label_counts
     if counts is not None:
         columns["training examples"] = [f"{count:,}" for count in counts.tolist()]
@@ -209,22 +309,13 @@ def _label_table(report: ModelReport) -> Table:
     if report.scores is not None:
         found = report.scores.counts(report.decided_at)
         numbers |= {"precision": found.precision(), "recall": found.recall(), "F1": found.f1()}
-        numbers["average precision"] = report.scores.average_precision()
+        numbers["average precision"] = average_precision(report.scores.labels, report.scores.probabilities)
     columns |= {title: [f"{value:.3f}" for value in values] for title, values in numbers.items()}
     order = range(len(report.label_names)) if counts is None else np.argsort(-counts, kind="stable").tolist()
     return list(columns), [[values[i] for values in columns.values()] for i in order]
 
 
-def _data_link(data: DataFacts) -> str:
-    name = _plain(data.name)
-    if not name:
-        return "data without a name"
-    if data.hub_id:
-        return f"[{name}](https://huggingface.co/datasets/{quote(data.hub_id)})"
-    return f"[{name}](<{data.homepage}>)" if data.homepage else name
-
-
-def _plain(text: str) -> str:
+def _plain(text: object) -> str:
     r"""A name as itself: names of files, labels and corpora may hold anything, and none of it is markup.
 
     An underscore within a word marks nothing and stays, so that names can be read in the file as well.
@@ -233,11 +324,5 @@ def _plain(text: str) -> str:
         >>> print(_plain("toy_text"), _plain("<b>a|b</b>"))
         toy_text \<b\>a\|b\</b\>
     """
-    escaped = re.sub(r"[\\|*`<>\[\]&~$!#]|(?<![^\W_])_|_(?![^\W_])", r"\\\g<0>", " ".join(text.split()))
+    escaped = re.sub(r"[\\|*`<>\[\]&~$!#]|(?<![^\W_])_|_(?![^\W_])", r"\\\g<0>", " ".join(str(text).split()))
     return re.sub(r"^(\d*)([-+.)])(?=\s|$)", r"\1\\\2", escaped)  # what begins a line may make a list of it
-
-
-def _duration(seconds: float) -> str:
-    hours, rest = divmod(round(seconds), 3600)
-    minutes, left = divmod(rest, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {left} s" if minutes else f"{seconds:.1f} s"

@@ -13,7 +13,7 @@ from transformers import AutoImageProcessor, AutoTokenizer
 from transformers.image_processing_base import ImageProcessingMixin
 from transformers.image_utils import load_image
 
-from hf_mlcl.models.loading import WHERE, check_finite, load, problem
+from hf_mlcl.models.loading import check_finite, load, place, problem
 from hf_mlcl.models.modeling import MLCLModel
 
 Inputs = Any
@@ -62,9 +62,8 @@ class Encoder:
         """
         model = MLCLModel.from_pretrained(name, trust_remote_code=trust_remote_code, **kwargs)
         check_finite(name, model)
-        where = {key: kwargs[key] for key in WHERE if key in kwargs}
-        images = model.main_input_name == "pixel_values"
-        kind = AutoImageProcessor if images else AutoTokenizer
+        where = place(kwargs)
+        kind = AutoImageProcessor if model.main_input_name == "pixel_values" else AutoTokenizer
         try:
             processor = load(kind, name, trust_remote_code=trust_remote_code, **where)
         except Exception as error:  # whatever is wrong with its files

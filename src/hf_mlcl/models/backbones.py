@@ -21,35 +21,25 @@ from transformers.models.auto.modeling_auto import MODEL_MAPPING
 from transformers.utils import cached_file
 
 from hf_mlcl.models.configuration import FeatureBackboneConfig, Pooling
-from hf_mlcl.models.loading import load, make_backbone_known, problem, unreadable_weights
+from hf_mlcl.models.loading import load, make_backbone_known, place, problem, unreadable_weights
 
 logger = logging.getLogger(__name__)
 
 
 class FeatureBackbone(PreTrainedModel):
-    """A residual MLP over vectors that some other model computed.
-
-    Examples:
-        >>> import torch
-        >>> backbone = FeatureBackbone(FeatureBackboneConfig(feature_dim=16))
-        >>> backbone(feature_values=torch.randn(2, 16)).pooler_output.shape
-        torch.Size([2, 16])
-    """
+    """A residual MLP over vectors that some other model computed; see `MLCLModel.from_features`."""
 
     config_class = FeatureBackboneConfig
     base_model_prefix = "features"
     main_input_name = "feature_values"
-    supports_gradient_checkpointing = True
 
     def __init__(self, config: FeatureBackboneConfig) -> None:
         super().__init__(config)
         dim = config.feature_dim
-        self.blocks = nn.ModuleList(
-            nn.Sequential(
-                nn.LayerNorm(dim), nn.Linear(dim, dim), nn.GELU(), nn.Dropout(config.dropout), nn.Linear(dim, dim)
-            )
-            for _ in range(config.num_layers)
-        )
+        self.blocks = nn.ModuleList()
+        for _ in range(config.num_layers):
+            layers = [nn.LayerNorm(dim), nn.Linear(dim, dim), nn.GELU(), nn.Dropout(config.dropout)]
+            self.blocks.append(nn.Sequential(*layers, nn.Linear(dim, dim)))
         self.post_init()
 
     def forward(self, feature_values: Tensor, **kwargs: Any) -> BaseModelOutputWithPooling:
@@ -64,10 +54,10 @@ AutoConfig.register("mlcl_features", FeatureBackboneConfig)
 AutoModel.register(FeatureBackboneConfig, FeatureBackbone)
 
 
-def backbone_from_config(config: PreTrainedConfig, **kwargs: Any) -> PreTrainedModel:
+def backbone_from_config(config: PreTrainedConfig, trust_remote_code: bool = False, **kwargs: Any) -> PreTrainedModel:
     """A backbone with random weights, without the pooling layer that we would not use."""
-    # What was trusted is known to the Auto classes by now; nothing else runs.
-    backbone = AutoModel.from_config(config, trust_remote_code=False, **_without_pooler(config), **kwargs)
+    with _without_pooler(config) as arguments:
+        backbone = AutoModel.from_config(config, trust_remote_code=trust_remote_code, **arguments, **kwargs)
     if isinstance(config, TimmWrapperConfig) and not any(parameter.is_meta for parameter in backbone.parameters()):
         # transformers draws all weights from one normal distribution; timm knows how its models want to start.
         initial = timm.create_model(config.architecture, num_classes=0, **(config.model_args or {}))
@@ -83,21 +73,10 @@ def load_backbone(
     trust_remote_code: bool = False,
     **kwargs: Any,
 ) -> PreTrainedModel:
-    """A backbone by name, or the one that is given.
-
-    Args:
-        name: A Hub id, a local folder, or the name of a timm architecture (``"resnet50"``); or a model of transformers,
-            which is taken as it is.
-        pretrained: Whether to load its weights; otherwise it starts at random.
-        weights: A safetensors file with the weights of a timm architecture.
-        trust_remote_code: Whether to run code that comes with the backbone.
-        **kwargs: For ``from_pretrained`` of the backbone (``revision``, ``attn_implementation``, ``dtype``, ...).
-            Without ``dtype`` weights are float32 whatever they are stored in: small updates vanish in half precision,
-            and mixed precision (``bf16=True``) casts by itself.
-    """
+    """A backbone by name, or the one that is given; the arguments are those of `MLCLModel.from_backbone`."""
     if not isinstance(name, str | os.PathLike):
-        further = [*kwargs, *([] if pretrained else ["pretrained"]), *([] if weights is None else ["weights"])]
-        return _given_backbone(name, further)
+        defaults = {"pretrained": (pretrained, True), "weights": (weights, None)}
+        return _given_backbone(name, [*kwargs, *(key for key, (given, usual) in defaults.items() if given != usual)])
     name = os.fspath(name)
     is_folder = Path(name).is_dir()
     if not is_folder and "/" not in name and timm.is_model(name):
@@ -106,53 +85,38 @@ def load_backbone(
         return _timm_backbone(name, pretrained, weights)
     if weights is not None:
         raise ValueError(f"weights is for a timm architecture such as 'resnet50'; {name!r} brings its own.")
-    kwargs.setdefault("dtype", kwargs.pop("torch_dtype", torch.float32))  # transformers would take the stored one
+    # transformers would take the stored dtype, but small updates vanish in half precision; bf16=True casts by itself.
+    kwargs.setdefault("dtype", kwargs.pop("torch_dtype", torch.float32))
     try:
-        where = {key: kwargs[key] for key in ("revision", "token", "subfolder", "cache_dir") if key in kwargs}
-        config = load(AutoConfig, name, trust_remote_code=trust_remote_code, **where)
+        config = load(AutoConfig, name, trust_remote_code=trust_remote_code, **place(kwargs))
         if config.model_type == "mlcl":
             raise ValueError("It is an MLCLModel already: load it with MLCLModel.from_pretrained.")
-        if not pretrained:
-            settings = {
-                key: kwargs[key] for key in ("attn_implementation", "dtype") if kwargs.get(key, "auto") != "auto"
-            }
-            if trust_remote_code:  # its code is found by its name, which then is forgotten
-                backbone = AutoModel.from_config(config, trust_remote_code=True, **_without_pooler(config), **settings)
-            else:
-                backbone = backbone_from_config(config, **settings)
-            backbone.config.name_or_path = ""  # none of its weights are here
-        else:
+        if pretrained:
             backbone = _with_weights(name, config, trust_remote_code, kwargs)
-            if is_folder:  # once the folder is gone, its name would be taken for an id of the Hub
-                backbone.config.name_or_path = ""
+        else:
+            chosen = {key: kwargs[key] for key in ("attn_implementation", "dtype") if kwargs.get(key, "auto") != "auto"}
+            backbone = backbone_from_config(config, trust_remote_code, **chosen)
+        if is_folder or not pretrained:  # once a folder is gone, its name would be taken for an id of the Hub
+            backbone.config.name_or_path = ""
         if backbone.is_remote_code():
-            make_backbone_known(backbone)
+            make_backbone_known(type(backbone.config), type(backbone))
         elif hasattr(backbone.config, "auto_map"):
             del backbone.config.auto_map  # transformers' own code was taken: whoever loads it needs no other
         return backbone
     except Exception as error:  # whatever is wrong with the folder of somebody else
         raise ValueError(
-            f"The backbone {name!r} could not be loaded. Expected: a model id of the Hub (online), a local "
-            f"folder with config.json and safetensors weights, or a timm architecture such as 'resnet50'. "
-            f"{problem(error)}"
+            f"The backbone {name!r} could not be loaded. Expected: a model id of the Hub (online), a local folder with "
+            f"config.json and safetensors weights, or a timm architecture such as 'resnet50'. {problem(error)}"
         ) from error
 
 
 def _with_weights(
     name: str, config: PreTrainedConfig, trust_remote_code: bool, kwargs: dict[str, Any]
 ) -> PreTrainedModel:
+    settings = {"config": config, "use_safetensors": True, "output_loading_info": True, **kwargs}
     try:
-        with _silent_about_pooler(config):
-            backbone, found = load(
-                AutoModel,
-                name,
-                trust_remote_code=trust_remote_code,
-                config=config,
-                use_safetensors=True,
-                output_loading_info=True,
-                **_without_pooler(config),
-                **kwargs,
-            )
+        with _without_pooler(config) as arguments:
+            backbone, found = load(AutoModel, name, trust_remote_code=trust_remote_code, **settings, **arguments)
     except SafetensorError as error:
         raise unreadable_weights(name, error) from error
     if missing := sorted(found["missing_keys"]):
@@ -163,48 +127,36 @@ def _with_weights(
 
 def _given_backbone(backbone: Any, further: list[str]) -> PreTrainedModel:
     """A backbone that came as an object."""
-    kind = type(backbone).__name__
-    if not isinstance(backbone, PreTrainedModel):
+    bare = isinstance(backbone, PreTrainedModel) and backbone.base_model is backbone
+    if not bare or backbone.config.model_type == "mlcl":
         raise ValueError(
-            f"name must be a Hub id, a folder, a timm architecture or a model of transformers (PreTrainedModel); got "
-            f"{kind}. Name a timm model instead of giving it: 'resnet50', with weights=FILE."
+            f"name must be a Hub id, a folder, a timm architecture ('resnet50', with weights=FILE) or an encoder of "
+            f"transformers without heads for a task; got {type(backbone).__name__}. Give the encoder within a model "
+            f"with heads: model.base_model (of an MLCLModel, model.backbone)."
         )
     if further:
         raise ValueError(f"A backbone that is given as an object is taken as it is; got {', '.join(further)} as well.")
-    if backbone.config.model_type == "mlcl" or backbone.base_model is not backbone:
-        raise ValueError(
-            f"A {kind} is more than a backbone: it has heads for a task. Give the encoder within it: model.base_model "
-            f"(of an MLCLModel, model.backbone)."
-        )
     return backbone
 
 
 def stated_pooling(name: str | os.PathLike[str], **where: Any) -> Pooling | None:
-    """How a model's own sentence-transformers files say that tokens become one vector; None where they do not.
-
-    Args:
-        name: Folder or Hub id.
-        **where: ``revision``, ``token`` or ``cache_dir``.
-    """
+    """How a model's own sentence-transformers files say that tokens become one vector; None where they do not."""
+    known: dict[str, Pooling] = {"mean": "mean", "mean_tokens": "mean", "cls": "first", "cls_token": "first"}
     try:
         file = cached_file(os.fspath(name), "1_Pooling/config.json", **where)
-        stated = json.loads(Path(file).read_text(encoding="utf-8"))
-    except (OSError, ValueError):  # it has no such file, or one that says nothing
-        return None
-    if not isinstance(stated, dict):
+        stated = dict(json.loads(Path(file).read_text(encoding="utf-8")))
+    except (OSError, TypeError, ValueError):  # it has no such file, or one that says nothing
         return None
     # Files of newer versions name the mode; older ones have a flag for each.
     mode = stated.get("pooling_mode") or next((key for key, value in stated.items() if value is True), "")
-    known: dict[str, Pooling] = {"mean": "mean", "mean_tokens": "mean", "cls": "first", "cls_token": "first"}
     return known.get(str(mode).removeprefix("pooling_mode_"))
 
 
 def represent(outputs: Any, attention_mask: Tensor | None, pooling: Pooling) -> Tensor:
-    """One vector a row from what a backbone returns."""
+    """One vector per row from what a backbone returns."""
+    hidden: Tensor = outputs.pooler_output if pooling == "pooled" else outputs.last_hidden_state
     if pooling == "pooled":
-        pooled: Tensor = outputs.pooler_output
-        return pooled.flatten(1)
-    hidden: Tensor = outputs.last_hidden_state
+        return hidden.flatten(1)
     if pooling == "first":
         return hidden[:, 0]
     if attention_mask is None:
@@ -222,17 +174,13 @@ def feature_size(backbone: PreTrainedModel) -> int:
 
 
 def _timm_backbone(name: str, pretrained: bool, weights: str | Path | None) -> PreTrainedModel:
-    if weights is not None and not Path(weights).is_file():
-        raise ValueError(
-            f"weights must be a safetensors file with the weights of {name!r}; there is no file {weights}."
-        )
     overlay = {"pretrained_cfg_overlay": {"file": str(weights)}} if weights is not None else {}
     try:
         model = timm.create_model(name, pretrained=pretrained, num_classes=0, **overlay)
     except (OSError, RuntimeError, SafetensorError) as error:
         raise ValueError(
-            f"The weights of the timm model {name!r} could not be loaded. Give weights= (a safetensors file), "
-            f"pretrained=False for random ones, or check the network. {error}"
+            f"The weights of the timm model {name!r} could not be loaded from {weights or 'the Hub'}. Give weights= (a "
+            f"safetensors file), pretrained=False for random ones, or check the network. {error}"
         ) from error
     # The image processor reads mean, deviation and size from here.
     config = TimmWrapperConfig(architecture=name, pretrained_cfg=model.pretrained_cfg, num_labels=0)
@@ -242,24 +190,17 @@ def _timm_backbone(name: str, pretrained: bool, weights: str | Path | None) -> P
 
 
 @contextmanager
-def _silent_about_pooler(config: PreTrainedConfig) -> Iterator[None]:
-    """Loading need not report the weights of a pooler that we leave out on purpose."""
+def _without_pooler(config: PreTrainedConfig) -> Iterator[dict[str, bool]]:
+    """Arguments that leave out a pooler, which would get no gradient; loading need not report its weights."""
     cls: Any = MODEL_MAPPING.get(type(config), None)
-    if not _without_pooler(config):
-        yield
-        return
-    before = cls._keys_to_ignore_on_load_unexpected
-    cls._keys_to_ignore_on_load_unexpected = [*(before or []), r"pooler"]
-    try:
-        yield
-    finally:
-        cls._keys_to_ignore_on_load_unexpected = before
-
-
-def _without_pooler(config: PreTrainedConfig) -> dict[str, bool]:
-    """``add_pooling_layer=False`` where the architecture knows it: a pooler would get no gradient."""
-    cls = MODEL_MAPPING.get(type(config), None)
     # What came with code of its own is taken as it is: before that code has run, nobody knows what it takes.
     is_known = inspect.isclass(cls) and not cls.__module__.startswith("transformers_modules")
-    parameters = inspect.signature(cls.__init__).parameters if is_known else {}
-    return {"add_pooling_layer": False} if "add_pooling_layer" in parameters else {}
+    if not is_known or "add_pooling_layer" not in inspect.signature(cls.__init__).parameters:
+        yield {}
+        return
+    before = cls._keys_to_ignore_on_load_unexpected  # private, but the only way to silence the report on some keys
+    cls._keys_to_ignore_on_load_unexpected = [*(before or []), r"pooler"]
+    try:
+        yield {"add_pooling_layer": False}
+    finally:
+        cls._keys_to_ignore_on_load_unexpected = before

@@ -9,16 +9,15 @@ from typing import Any, TypeVar
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from transformers import AutoModelForImageClassification, AutoModelForSequenceClassification, PreTrainedModel
+from transformers import AutoModelForImageClassification, AutoModelForSequenceClassification
 from transformers import initialization as init
 from transformers.modeling_outputs import ImageClassifierOutput, SequenceClassifierOutput
 
 from hf_mlcl.losses import CrossEntropyLoss
 from hf_mlcl.metrics.decision import DecisionRule
-from hf_mlcl.models.backbones import backbone_from_config, feature_size, represent
+from hf_mlcl.models.backbones import feature_size
 from hf_mlcl.models.configuration import MLCLConfig
-from hf_mlcl.models.modeling import MLCLModel
-from hf_mlcl.models.sharing import SharedModel
+from hf_mlcl.models.modeling import TEXT_INPUTS, MLCLModel, SharedModel
 
 Classifier = TypeVar("Classifier", bound="_LinearHeadsClassifier")
 LARGEST_LOGIT = 80.0
@@ -39,24 +38,14 @@ class LinearHeads(nn.Module):
         return F.logsigmoid(logits).logsumexp(0) - F.logsigmoid(-logits).logsumexp(0)
 
 
-class _LinearHeadsClassifier(SharedModel, PreTrainedModel):
+class _LinearHeadsClassifier(SharedModel):
     """A backbone and its linear heads; the subclasses differ in their inputs."""
 
-    config_class = MLCLConfig
-    base_model_prefix = "mlcl"
-    supports_gradient_checkpointing = True
-    accepts_loss_kwargs = False
-    _supports_sdpa = True
-    _supports_flash_attn = True
-    _supports_flex_attn = True
-    _supports_attention_backend = True
     # Whatever dtype a backbone is loaded in, probabilities are those that its linear evaluation gave.
     _keep_in_fp32_modules_strict = {"heads"}  # noqa: RUF012
 
     def __init__(self, config: MLCLConfig) -> None:
         super().__init__(config)
-        self.backbone = backbone_from_config(config.backbone_config)
-        self.main_input_name = self.backbone.main_input_name
         self.heads = LinearHeads(config.num_heads, config.num_labels, feature_size(self.backbone))
         self.cross_entropy = CrossEntropyLoss()
         self.post_init()
@@ -122,7 +111,7 @@ class _LinearHeadsClassifier(SharedModel, PreTrainedModel):
 
     def _loss_and_logits(self, labels: Tensor | None, **inputs: Tensor | None) -> tuple[Tensor | None, Tensor]:
         given: dict[str, Any] = {name: value for name, value in inputs.items() if value is not None}
-        features = represent(self.backbone(**given), given.get("attention_mask"), self.config.pooling)
+        features = self.features_of(given)
         logits = self.heads(features.to(self.heads.weight.dtype)) / self.config.logit_temperature
         if self.config.problem_type == "single_label_classification":
             return None if labels is None else self.cross_entropy(logits, labels), logits
@@ -161,14 +150,8 @@ class MLCLForSequenceClassification(_LinearHeadsClassifier):
 
         With the problem type ``single_label_classification`` it is cross-entropy with class ids or one-hot rows.
         """
-        loss, logits = self._loss_and_logits(
-            labels,
-            input_ids=input_ids,
-            attention_mask=attention_mask,
-            token_type_ids=token_type_ids,
-            position_ids=position_ids,
-            inputs_embeds=inputs_embeds,
-        )
+        given = (input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds)
+        loss, logits = self._loss_and_logits(labels, **dict(zip(TEXT_INPUTS, given, strict=True)))
         return SequenceClassifierOutput(loss=loss, logits=logits)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any, Literal, get_args
 
@@ -13,34 +14,26 @@ from hf_mlcl.metrics.decision import DecisionRule
 from hf_mlcl.models.loading import check_timm
 
 Pooling = Literal["first", "mean", "pooled"]
+Rule = tuple[str, Callable[[Any], bool]]  # what the value of a field must be, in words and as a check
+POOLING: Rule = (f"one of {', '.join(get_args(Pooling))}", lambda value: value in get_args(Pooling))
+SHARE: Rule = ("a number from 0 to below 1", lambda value: _is_number(value) and 0 <= value < 1)
+FLAG: Rule = ("True or False", lambda value: isinstance(value, bool))
 
 
 @strict
 class FeatureBackboneConfig(PreTrainedConfig):
-    """Configuration of a residual MLP over precomputed feature vectors.
-
-    Attributes:
-        feature_dim: Length of the vectors that come in, and of the features that go out.
-        num_layers: Residual blocks; 0 passes the vectors on as they are.
-        dropout: Dropout within a block.
-    """
+    """A residual MLP over vectors of length `feature_dim`; with 0 layers it passes them on as they are."""
 
     model_type = "mlcl_features"
+    attribute_map = {"hidden_size": "feature_dim"}  # noqa: RUF012
 
     feature_dim: int = 768
     num_layers: int = 1
     dropout: float = 0.1
 
-    @property
-    def hidden_size(self) -> int:
-        """Length of the features."""
-        return self.feature_dim
-
     def validate_fields(self) -> None:
-        """Types and ranges; called whenever a configuration is made or saved."""
-        _check_whole(self, feature_dim=1, num_layers=0)
-        if not _is_number(self.dropout) or not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout must be a number from 0 to below 1, but is {self.dropout!r}.")
+        """Types and ranges; called, as all ``validate_*``, whenever a configuration is made or saved."""
+        _check(self, feature_dim=_whole(1), num_layers=_whole(0), dropout=SHARE)
 
 
 @strict
@@ -48,20 +41,17 @@ class MLCLConfig(PreTrainedConfig):
     """Configuration of `MLCLModel`: a backbone, a projection head, a prototype per label, perhaps a linear classifier.
 
     Attributes:
-        backbone_config: Configuration of the backbone: of any text encoder, a `TimmWrapperConfig`, or a
-            `FeatureBackboneConfig`. RoBERTa's by default.
-        projection_dim: Length d of embeddings and prototypes.
+        backbone_config: Of any text encoder, a `TimmWrapperConfig`, or a `FeatureBackboneConfig`; RoBERTa's by default.
+        projection_dim: Length of embeddings and prototypes.
         projection_bias: Whether the layers of the projection have biases: the authors' have, the paper prints none.
         pooling: How a text becomes one vector: its ``first`` token or the ``mean`` of all; ``pooled`` where the
             backbone gives one vector by itself (images, features).
         classifier: Whether there is a linear layer from features to logits, as losses on logits need it.
         classifier_dropout: Dropout of the features before it in training: the authors' code has 0.1, the paper none.
         num_heads: Linear layers whose probabilities a classifier made by linear evaluation averages.
-        thresholds: Probabilities from which on the multi-label pipelines give a label, one per label; None stands for
-            0.5. A classifier's `calibrate` sets them.
+        thresholds: Probabilities from which on a label is given, one per label; None for 0.5. `calibrate` sets them.
         single_label: Whether a row has exactly one label, the most probable one, though probabilities are sigmoids.
-        logit_temperature: What a classifier made by linear evaluation divides its logits by, so that probabilities are
-            honest; 1 leaves them as they are.
+        logit_temperature: What a classifier divides its logits by, so that probabilities are honest; 1 for nothing.
 
     Examples:
         >>> from transformers import BertConfig
@@ -87,7 +77,7 @@ class MLCLConfig(PreTrainedConfig):
 
     @property
     def label_names(self) -> list[str]:
-        """The labels, in the order of their ids."""
+        """In the order of their ids."""
         return [self.id2label[number] for number in range(self.num_labels)]
 
     def __post_init__(self, **kwargs: Any) -> None:
@@ -96,34 +86,23 @@ class MLCLConfig(PreTrainedConfig):
             self.backbone_config = AutoConfig.for_model("roberta")
         elif isinstance(self.backbone_config, dict):
             self.backbone_config = _backbone_config(dict(self.backbone_config))
-        if not isinstance(self.backbone_config, PreTrainedConfig):
-            raise ValueError(
-                f"backbone_config must be a configuration or its dictionary, but is {self.backbone_config!r}."
-            )
-        if self.pooling not in get_args(Pooling):
-            raise ValueError(f"pooling must be one of {', '.join(get_args(Pooling))}, but is {self.pooling!r}.")
-        if getattr(self.backbone_config, "model_type", None) in ("timm_wrapper", "mlcl_features"):
+        given = self.backbone_config
+        if not isinstance(given, PreTrainedConfig):
+            raise ValueError(f"backbone_config must be a configuration or its dictionary, but is {given!r}.")
+        if given.model_type in ("timm_wrapper", "mlcl_features") and POOLING[1](self.pooling):
             self.pooling = "pooled"
-        if getattr(self, "problem_type", None) is None:
+        if self.problem_type is None:  # type: ignore[has-type]
             self.problem_type = "multi_label_classification"
         super().__post_init__(**kwargs)
 
     def validate_fields(self) -> None:
-        """Types and ranges; called whenever a configuration is made or saved."""
+        """Types and ranges."""
         check_timm(self.backbone_config)
-        _check_whole(self, projection_dim=1, num_heads=1)
-        if self.pooling not in get_args(Pooling):
-            raise ValueError(f"pooling must be one of {', '.join(get_args(Pooling))}, but is {self.pooling!r}.")
-        for name in ("classifier", "projection_bias"):
-            if not isinstance(getattr(self, name), bool):
-                raise ValueError(f"{name} must be True or False, but is {getattr(self, name)!r}.")
-        if not _is_number(self.classifier_dropout) or not 0 <= self.classifier_dropout < 1:
-            raise ValueError(
-                f"classifier_dropout must be a number from 0 to below 1, but is {self.classifier_dropout!r}."
-            )
+        _check(self, projection_dim=_whole(1), num_heads=_whole(1), pooling=POOLING)
+        _check(self, classifier=FLAG, projection_bias=FLAG, classifier_dropout=SHARE)
 
     def validate_labels(self) -> None:
-        """A name for each of the ids from 0 on; called whenever a configuration is made or saved."""
+        """A name for each of the ids from 0 on."""
         names = self.id2label
         if not names or sorted(names) != list(range(len(names))):
             raise ValueError(f"id2label must have the ids from 0 on, one per label, but has {list(names or ())[:10]}.")
@@ -143,20 +122,23 @@ def _backbone_config(settings: dict[str, Any]) -> PreTrainedConfig:
     """The configuration that a dictionary stands for."""
     kind = settings.pop("model_type", "roberta")
     if not isinstance(kind, str) or kind not in CONFIG_MAPPING:
-        advice = "Install a newer transformers if it is a new one."
-        if "auto_map" in settings:
-            advice = "It comes with code of its own: if you trust it, load the model with trust_remote_code=True."
+        trust = "It comes with code of its own: if you trust it, load the model with trust_remote_code=True."
+        advice = trust if "auto_map" in settings else "Install a newer transformers if it is a new one."
         raise ValueError(f"backbone_config names the model type {kind!r}, which transformers does not know. {advice}")
     if kind == MLCLConfig.model_type:
         raise ValueError("backbone_config is that of an MLCLModel; give that of the backbone within it.")
     return AutoConfig.for_model(kind, **settings)
 
 
-def _check_whole(config: PreTrainedConfig, **least: int) -> None:
-    for name, lowest in least.items():
-        value = getattr(config, name)
-        if not isinstance(value, Integral) or isinstance(value, bool) or value < lowest:
-            raise ValueError(f"{name} must be a whole number of at least {lowest}, but is {value!r}.")
+def _check(config: PreTrainedConfig, **rules: Rule) -> None:
+    for name, (expected, is_valid) in rules.items():
+        if not is_valid(value := getattr(config, name)):
+            raise ValueError(f"{name} must be {expected}, but is {value!r}.")
+
+
+def _whole(least: int) -> Rule:
+    expected = f"a whole number of at least {least}"
+    return expected, lambda value: isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
 
 
 def _is_number(value: Any) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,40 +12,38 @@ from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
+from safetensors import SafetensorError
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.checkpoint import checkpoint
-from transformers import AutoConfig, AutoModel, PreTrainedModel
+from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel
 from transformers import initialization as init
+from transformers.dynamic_module_utils import custom_object_save
 from transformers.utils import ModelOutput
 
-from hf_mlcl.models.backbones import (
-    FeatureBackbone,
-    backbone_from_config,
-    feature_size,
-    load_backbone,
-    represent,
-    stated_pooling,
-)
+from hf_mlcl.models import backbones
+from hf_mlcl.models.backbones import FeatureBackbone, backbone_from_config, feature_size
 from hf_mlcl.models.configuration import FeatureBackboneConfig, MLCLConfig, Pooling
-from hf_mlcl.models.row_dropout import BatchDropout
-from hf_mlcl.models.sharing import SharedModel
+from hf_mlcl.models.loading import check_kernels, check_weights, place, trust_backbone, unreadable_weights
+from hf_mlcl.models.row_dropout import RowDropout, batch_dropout
+
+TEXT_INPUTS = ("input_ids", "attention_mask", "token_type_ids", "position_ids", "inputs_embeds")
+Dropout = Callable[[int, int], RowDropout]
+Encoded = tuple[Tensor | None, ...]  # features, embeddings, logits
 
 
 @dataclass
 class MLCLOutput(ModelOutput):
-    """What `MLCLModel` returns.
-
-    Attributes:
-        features: The backbone's representation (batch, hidden): what linear evaluation and users work with.
-        embeddings: Projected features (batch, projection_dim), raw: what contrastive losses work with.
-        prototypes: One vector a label (num_labels, projection_dim), raw.
-        logits: (batch, num_labels), where the model has a classifier.
-    """
+    """What `MLCLModel` returns."""
 
     features: Tensor | None = None
+    """The backbone's representation (batch, hidden): what linear evaluation and users work with."""
     embeddings: Tensor | None = None
+    """Projected features (batch, projection_dim), raw: what contrastive losses work with."""
     prototypes: Tensor | None = None
+    """One vector per label (num_labels, projection_dim), raw."""
     logits: Tensor | None = None
+    """(batch, num_labels), where the model has a classifier."""
 
 
 class ProjectionHead(nn.Module):
@@ -57,12 +56,11 @@ class ProjectionHead(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """Project (batch, hidden) to (batch, dim)."""
-        projected: Tensor = self.out(torch.relu(self.hidden(features)))
-        return projected
+        return self.out(torch.relu(self.hidden(features)))
 
 
 class LabelPrototypes(nn.Module):
-    """One learned vector a label."""
+    """One learned vector per label."""
 
     def __init__(self, num_labels: int, dim: int) -> None:
         super().__init__()
@@ -73,7 +71,119 @@ class LabelPrototypes(nn.Module):
         return self.weight.clone()
 
 
-class MLCLModel(SharedModel, PreTrainedModel):
+class SharedModel(PreTrainedModel):
+    """A model around a backbone, whose ``push_to_hub`` is private at first and writes card and processor too."""
+
+    config_class = MLCLConfig
+    base_model_prefix = "mlcl"
+    supports_gradient_checkpointing = True
+    accepts_loss_kwargs = False
+    _supports_sdpa = True
+    _supports_flash_attn = True
+    _supports_flex_attn = True
+    _supports_attention_backend = True
+    # A backbone that was given as an object may have a pooler, which we do not use and do not build again.
+    _keys_to_ignore_on_load_unexpected = [r"^backbone\.pooler\."]  # noqa: RUF012
+
+    report: Any = None
+    """Facts for its card (`hf_mlcl.hub.ModelReport`), as far as whoever made the model knew them."""
+    processor: Any = None
+    """Its tokenizer or image processor, where whoever made the model had it."""
+
+    def __init__(self, config: MLCLConfig, backbone: PreTrainedModel | None = None) -> None:
+        super().__init__(config)
+        self.backbone = backbone_from_config(config.backbone_config) if backbone is None else backbone
+        self.main_input_name = self.backbone.main_input_name
+
+    def features_of(self, inputs: Mapping[str, Tensor]) -> Tensor:
+        """What the backbone makes of a batch: one vector per row, as `MLCLConfig.pooling` says."""
+        return backbones.represent(self.backbone(**inputs), inputs.get("attention_mask"), self.config.pooling)
+
+    def _set_gradient_checkpointing(self, enable: bool = True, *args: Any, **kwargs: Any) -> None:
+        """Pass it on to the backbone, which knows how; precomputed features have too little to gain."""
+        if not isinstance(self.backbone, FeatureBackbone):
+            self.backbone._set_gradient_checkpointing(enable, *args, **kwargs)
+
+    @classmethod
+    def from_pretrained(
+        cls, name: str | os.PathLike[str] | None, *args: Any, trust_remote_code: bool | None = False, **kwargs: Any
+    ) -> Any:
+        """As for any model, but no code runs and no weight is drawn at random unless one asks for it.
+
+        The code of a backbone that transformers does not know needs ``trust_remote_code=True``. Weights that are
+        missing, of another size or not of this model are an error that names them, unless
+        ``ignore_mismatched_sizes=True`` draws those of another size anew, as for another set of labels, or
+        ``classifier=True`` adds a new classifier to an encoder that has none.
+        """
+        if trust_remote_code and name is not None:
+            trust_backbone(name, **place(kwargs))
+        elif name is not None and not isinstance(kwargs.get("config"), PreTrainedConfig):  # as it was checked
+            check_kernels(name, **place(kwargs))
+        wants_info, new_sizes = (kwargs.pop(key, False) for key in ("output_loading_info", "ignore_mismatched_sizes"))
+        try:
+            model, found = super().from_pretrained(
+                name, *args, output_loading_info=True, ignore_mismatched_sizes=True, **kwargs
+            )
+        except SafetensorError as error:
+            raise unreadable_weights(name or "", error) from error
+        wrong = {**found, "mismatched_keys": [] if new_sizes else found["mismatched_keys"]}
+        if kwargs.get("classifier"):
+            wrong["missing_keys"] = {key for key in found["missing_keys"] if not key.startswith("classifier.")}
+        check_weights(name, wrong)
+        return (model, found) if wants_info else model
+
+    def save_pretrained(self, save_directory: str | os.PathLike[str], *args: Any, **kwargs: Any) -> Any:
+        """As for any model; a backbone's own code goes along."""
+        if self.backbone.is_remote_code() and (args[0] if args else kwargs.get("is_main_process", True)):
+            os.makedirs(save_directory, exist_ok=True)
+            for part in (self.backbone, self.backbone.config):
+                custom_object_save(part, save_directory, config=self.backbone.config)
+        return super().save_pretrained(save_directory, *args, **kwargs)
+
+    def get_input_embeddings(self) -> nn.Module:
+        """Those of the backbone."""
+        return self.backbone.get_input_embeddings()
+
+    def set_input_embeddings(self, value: nn.Module) -> None:
+        """Those of the backbone."""
+        self.backbone.set_input_embeddings(value)
+
+    def resize_token_embeddings(self, *args: Any, **kwargs: Any) -> nn.Embedding:
+        """As for any model; the size of the vocabulary is noted where loading looks for it, with the backbone."""
+        return self.backbone.resize_token_embeddings(*args, **kwargs)
+
+    def push_to_hub(
+        self, repo_id: str, *, processor: Any = None, private: bool | None = None, token: Any = None, **push: Any
+    ) -> Any:
+        """Upload the model, its card, and its tokenizer or image processor.
+
+        A card that is on the Hub already stays as it is, unless the model knows facts for a new one.
+
+        Args:
+            repo_id: ``"name"`` or ``"owner/name"``.
+            processor: Tokenizer or image processor, without which pipelines cannot run; the model's own if not given.
+            private: Visibility of a new repository, private if not given. One that exists keeps its own.
+            token: Of the user; the one of ``hf auth login`` if not given.
+            **push: Further arguments of `hf_mlcl.hub.push_folder`: ``revision``, ``commit_message``, ...
+        """
+        from huggingface_hub import HfApi
+
+        from hf_mlcl.hub.model_card import calibrated, report_of_model, write_model_card
+        from hf_mlcl.hub.push import push_folder
+
+        api, private = HfApi(token=token), True if private is None else private
+        repository = api.create_repo(repo_id, private=private, exist_ok=True).repo_id
+        with tempfile.TemporaryDirectory() as folder:
+            for part in (self, processor or self.processor):
+                if part is not None:
+                    part.save_pretrained(folder)
+            if self.report is not None or not api.file_exists(repository, "README.md"):
+                report = calibrated(self.report or report_of_model(self), self.config)
+                write_model_card(folder, report, repo_id=repository)
+            return push_folder(folder, repository, private, token, **push)
+
+
+class MLCLModel(SharedModel):
     """An encoder for multi-label contrastive learning.
 
     Make one with `from_backbone`; `save_pretrained`, `from_pretrained` and the Auto classes work as for any model.
@@ -81,10 +191,8 @@ class MLCLModel(SharedModel, PreTrainedModel):
     Attributes:
         embedding_chunk_size: Rows that the encoder computes at a time while training, with exact gradients for the
             whole batch; None for all at once. Activations take the memory of one chunk, and a forward pass more time.
-        dropout_by_row: Whether dropout masks belong to the rows of the global batch, so that neither chunks nor ranks
-            change them (`hf_mlcl.models.row_dropout`). Attention then goes without fused kernels.
-        freeze_batch_norm: Whether batch normalisation keeps the statistics that it has, and normalises by them while
-            training too: those of small batches would bend what a pre-trained backbone knows.
+        dropout_by_row: Whether neither chunks nor ranks change dropout masks (`hf_mlcl.models.row_dropout`).
+        freeze_batch_norm: Whether batch normalisation normalises by the statistics that it has while training too.
 
     Examples:
         >>> from transformers import BertConfig
@@ -95,29 +203,17 @@ class MLCLModel(SharedModel, PreTrainedModel):
         (torch.Size([2, 32]), torch.Size([2, 8]), torch.Size([5, 8]))
     """
 
-    config_class = MLCLConfig
-    base_model_prefix = "mlcl"
-    supports_gradient_checkpointing = True
-    accepts_loss_kwargs = False
-    _supports_sdpa = True
-    _supports_flash_attn = True
-    _supports_flex_attn = True
-    _supports_attention_backend = True
-
     def __init__(self, config: MLCLConfig, backbone: PreTrainedModel | None = None) -> None:
-        super().__init__(config)
-        self.backbone = backbone_from_config(config.backbone_config) if backbone is None else backbone
-        self.main_input_name = self.backbone.main_input_name
+        super().__init__(config, backbone)
         hidden = feature_size(self.backbone)
         self.projection = ProjectionHead(hidden, config.projection_dim, config.projection_bias)
         self.prototypes = LabelPrototypes(config.num_labels, config.projection_dim)
         self.classifier = nn.Linear(hidden, config.num_labels) if config.classifier else None
-        for head in (self.projection, self.prototypes, self.classifier):
-            if head is not None:
-                head.to(self.device, self.dtype)  # the backbone's
+        for name, part in self.named_children():
+            if name != "backbone":
+                part.to(self.device, self.dtype)  # the backbone's
         self.embedding_chunk_size: int | None = None
-        self.dropout_by_row = False
-        self.freeze_batch_norm = False
+        self.dropout_by_row = self.freeze_batch_norm = False
         self.post_init()
 
     @classmethod
@@ -131,9 +227,6 @@ class MLCLModel(SharedModel, PreTrainedModel):
         pooling: Pooling | Literal["auto"] = "first",
         classifier: bool = False,
         classifier_dropout: float = 0.0,
-        pretrained: bool = True,
-        weights: str | Path | None = None,
-        trust_remote_code: bool = False,
         **kwargs: Any,
     ) -> MLCLModel:
         """Wrap a backbone.
@@ -142,62 +235,58 @@ class MLCLModel(SharedModel, PreTrainedModel):
             name: A text encoder that AutoModel loads (Hub id or local folder), ``"timm/..."`` on the Hub, or the name
                 of a timm architecture; or a model of transformers, which becomes part of the new one as it is.
             label_names: The labels, in the order of their ids.
-            projection_dim: Length of embeddings and prototypes.
-            projection_bias: Whether the projection has biases, as in the authors' code; the paper prints none.
+            projection_dim: As in `MLCLConfig`, where the other settings of the heads are explained too.
+            projection_bias: Whether the projection has biases.
             pooling: ``"first"`` token or ``"mean"`` of a text's tokens; ``"auto"`` takes what the model's own
-                sentence-transformers files say, and the mean where there are none. Images and features are pooled by
-                themselves.
+                sentence-transformers files say, and the mean where there are none.
             classifier: Whether to add a linear classifier; the trainer adds it by itself where the loss needs logits.
-            classifier_dropout: Dropout of the features before it; 0.1 in the authors' code, none in the paper.
-            pretrained: Whether to load the backbone's weights.
-            weights: A safetensors file with the weights of a timm architecture.
-            trust_remote_code: Whether to run Python files that come with the backbone. Nobody is asked: without it,
-                a backbone that needs them is refused.
-            **kwargs: For the backbone's ``from_pretrained``, such as ``attn_implementation`` or ``revision``. Weights
-                are float32 unless ``dtype`` says otherwise; the new parts then have the backbone's dtype.
+            classifier_dropout: Dropout of the features before it.
+            **kwargs: ``pretrained=False`` for random weights, ``weights=`` for a safetensors file of a timm
+                architecture, ``trust_remote_code=True`` to run Python files that come with the backbone (it is refused
+                otherwise), and what ``from_pretrained`` of the backbone takes, such as ``attn_implementation`` or
+                ``revision``. Weights are float32 unless ``dtype`` says otherwise; the new parts have the same.
 
         Examples:
             >>> model = MLCLModel.from_backbone("resnet18", ["cat", "dog"], pretrained=False)
             >>> model(pixel_values=torch.randn(2, 3, 64, 64)).features.shape
             torch.Size([2, 512])
         """
-        backbone = load_backbone(
-            name, pretrained=pretrained, weights=weights, trust_remote_code=trust_remote_code, **kwargs
-        )
+        names = list(label_names)
+        if isinstance(label_names, str) or len(names) != len(set(names)) or not names:
+            raise ValueError(f"label_names must be a list of different names, one per label; got {label_names!r}.")
+        backbone = backbones.load_backbone(name, **kwargs)
         if pooling == "auto":
-            where = {key: kwargs[key] for key in ("revision", "token", "cache_dir") if key in kwargs}
-            stated = None if isinstance(name, PreTrainedModel) else stated_pooling(name, **where)
+            stated = None if isinstance(name, PreTrainedModel) else backbones.stated_pooling(name, **place(kwargs))
             pooling = stated or "mean"
-        return cls._around(
-            backbone,
-            label_names,
+        attention = backbone.config._attn_implementation
+        config = MLCLConfig(
+            backbone_config=backbone.config,
+            id2label=dict(enumerate(names)),
+            label2id={name: i for i, name in enumerate(names)},
             projection_dim=projection_dim,
             projection_bias=projection_bias,
             pooling=pooling,
             classifier=classifier,
             classifier_dropout=classifier_dropout,
         )
+        for parameter in backbone.parameters():
+            parameter._is_hf_initialized = True  # loaded: only what is new gets drawn
+        model = cls(config, backbone)
+        backbone.config._attn_implementation = attention  # becoming part of another configuration has unset it
+        return model
 
     @classmethod
     def from_features(
-        cls,
-        feature_dim: int,
-        label_names: Sequence[str],
-        *,
-        num_layers: int = 1,
-        dropout: float = 0.1,
-        projection_dim: int = 256,
-        classifier: bool = False,
+        cls, feature_dim: int, label_names: Sequence[str], *, num_layers: int = 1, dropout: float = 0.1, **kwargs: Any
     ) -> MLCLModel:
         """An encoder over precomputed vectors: trains in seconds on frozen embeddings of any origin.
 
         Args:
             feature_dim: Length of the vectors, given to the model as ``feature_values``.
-            label_names: The labels, in the order of their ids.
+            label_names: As for `from_backbone`, also what is given by keyword.
             num_layers: Residual blocks.
             dropout: Dropout in them.
-            projection_dim: Length of embeddings and prototypes.
-            classifier: Whether to add a linear classifier.
+            **kwargs: ``projection_dim`` and other settings of the heads.
 
         Examples:
             >>> model = MLCLModel.from_features(16, ["a", "b", "c"])
@@ -205,27 +294,7 @@ class MLCLModel(SharedModel, PreTrainedModel):
             torch.Size([2, 256])
         """
         config = FeatureBackboneConfig(feature_dim=feature_dim, num_layers=num_layers, dropout=dropout)
-        return cls._around(
-            backbone_from_config(config), label_names, projection_dim=projection_dim, classifier=classifier
-        )
-
-    @classmethod
-    def _around(cls, backbone: PreTrainedModel, label_names: Sequence[str], **settings: Any) -> MLCLModel:
-        names = list(label_names)
-        if isinstance(label_names, str) or len(names) != len(set(names)) or not names:
-            raise ValueError(f"label_names must be a list of different names, one per label; got {label_names!r}.")
-        attention = backbone.config._attn_implementation
-        config = MLCLConfig(
-            backbone_config=backbone.config,
-            id2label=dict(enumerate(names)),
-            label2id={name: i for i, name in enumerate(names)},
-            **settings,
-        )
-        for parameter in backbone.parameters():
-            parameter._is_hf_initialized = True  # loaded: only what is new gets drawn
-        model = cls(config, backbone)
-        backbone.config._attn_implementation = attention  # becoming part of another configuration has unset it
-        return model
+        return cls.from_backbone(backbone_from_config(config), label_names, **kwargs)
 
     def _init_weights(self, module: nn.Module) -> None:
         # The backbone draws its own weights: what comes here belongs to projection, prototypes or classifier.
@@ -234,17 +303,12 @@ class MLCLModel(SharedModel, PreTrainedModel):
             if getattr(module, "bias", None) is not None:
                 init.zeros_(module.bias)
 
-    def _set_gradient_checkpointing(self, enable: bool = True, *args: Any, **kwargs: Any) -> None:
-        """Pass it on to the backbone, which knows how; precomputed features have too little to gain."""
-        if not isinstance(self.backbone, FeatureBackbone):
-            self.backbone._set_gradient_checkpointing(enable, *args, **kwargs)
-
     def train(self, mode: bool = True) -> MLCLModel:
         """As of any module; statistics of batch normalisation stay as they are where `freeze_batch_norm` says so."""
         super().train(mode)
         if mode and self.freeze_batch_norm:
             for module in self.backbone.modules():
-                if isinstance(module, nn.modules.batchnorm._BatchNorm):
+                if isinstance(module, _BatchNorm):
                     module.eval()
         return self
 
@@ -267,65 +331,41 @@ class MLCLModel(SharedModel, PreTrainedModel):
         feature_values: Tensor | None = None,
     ) -> MLCLOutput:
         """Encode a batch. Which inputs there are depends on the backbone."""
-        given = {
-            "input_ids": input_ids,
-            "attention_mask": attention_mask,
-            "token_type_ids": token_type_ids,
-            "position_ids": position_ids,
-            "inputs_embeds": inputs_embeds,
-            "pixel_values": pixel_values,
-            "feature_values": feature_values,
-        }
-        inputs = {name: value for name, value in given.items() if value is not None}
+        names = (*TEXT_INPUTS, "pixel_values", "feature_values")
+        given = (input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, pixel_values, feature_values)
+        inputs = {name: value for name, value in zip(names, given, strict=True) if value is not None}
         if self.main_input_name not in inputs and "inputs_embeds" not in inputs:
-            raise ValueError(
-                f"{self.main_input_name} is missing: this model's backbone is {type(self.backbone).__name__}."
-            )
-        batch = len(next(iter(inputs.values())))
-        chunk = self.embedding_chunk_size
-        dropout = BatchDropout(batch, self.device) if self.dropout_by_row and self.training else None
+            kind = type(self.backbone).__name__
+            raise ValueError(f"{self.main_input_name} is missing: this model's backbone is {kind}.")
+        batch, chunk = len(next(iter(inputs.values()))), self.embedding_chunk_size
+        dropout = batch_dropout(batch, self.device) if self.dropout_by_row and self.training else None
         if chunk is None or chunk >= batch or not (self.training and torch.is_grad_enabled()):
             encoded = self._encode(inputs, dropout)
         else:
-            parts = [
-                self._encode_later({k: v[i : i + chunk] for k, v in inputs.items()}, dropout, i)
-                for i in range(0, batch, chunk)
-            ]
+            chunks = ((i, {k: v[i : i + chunk] for k, v in inputs.items()}) for i in range(0, batch, chunk))
+            parts = [self._encode_later(part, dropout, i) for i, part in chunks]
             encoded = tuple(torch.cat(part) if part[0] is not None else None for part in zip(*parts, strict=True))
         features, embeddings, logits = encoded
         return MLCLOutput(features=features, embeddings=embeddings, prototypes=self.prototypes(), logits=logits)
 
-    def _encode(
-        self, inputs: dict[str, Tensor], dropout: BatchDropout | None = None, start: int = 0
-    ) -> tuple[Tensor | None, ...]:
+    def _encode(self, inputs: dict[str, Tensor], dropout: Dropout | None = None, start: int = 0) -> Encoded:
         rows = len(next(iter(inputs.values())))
-        with nullcontext() if dropout is None else dropout.of_rows(start, rows):
-            output = self.backbone(**inputs)
-            features = represent(output, inputs.get("attention_mask"), self.config.pooling)
-            logits = None
+        with nullcontext() if dropout is None else dropout(start, rows):
+            features, logits = self.features_of(inputs), None
             if self.classifier is not None:
                 logits = self.classifier(F.dropout(features, self.config.classifier_dropout, self.training))
         return features, self.projection(features), logits
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]  # dynamo does not know checkpoints with a context of their own
-    def _encode_later(
-        self, inputs: dict[str, Tensor], dropout: BatchDropout | None, start: int
-    ) -> tuple[Tensor | None, ...]:
+    def _encode_later(self, inputs: dict[str, Tensor], dropout: Dropout | None, start: int) -> Encoded:
         """Encode without keeping activations; the backward pass computes them again, with the same dropout."""
-        encoded: tuple[Tensor | None, ...] = checkpoint(
-            self._encode,
-            inputs,
-            dropout,
-            start,
-            use_reentrant=False,
-            context_fn=lambda: (nullcontext(), self._frozen_statistics()),
-        )
-        return encoded
+        contexts = lambda: (nullcontext(), self._frozen_statistics())  # noqa: E731
+        return checkpoint(self._encode, inputs, dropout, start, use_reentrant=False, context_fn=contexts)
 
     @contextmanager
     def _frozen_statistics(self) -> Iterator[None]:
         """Keeps batch normalisation from counting a chunk a second time when it is computed again."""
-        norms = [m for m in self.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm) and m.track_running_stats]
+        norms = [m for m in self.modules() if isinstance(m, _BatchNorm) and m.track_running_stats]
         before = [(norm.momentum, norm.num_batches_tracked.clone()) for norm in norms]  # type: ignore[union-attr]
         for norm in norms:
             norm.momentum = 0.0
@@ -337,11 +377,7 @@ class MLCLModel(SharedModel, PreTrainedModel):
                 norm.num_batches_tracked.copy_(count)  # type: ignore[union-attr]
 
     def save_backbone(self, folder: str | Path) -> None:
-        """Save the bare backbone as itself: AutoModel loads it, with no trace of this package.
-
-        Args:
-            folder: Where to write its configuration and safetensors weights.
-        """
+        """Save the bare backbone as itself: AutoModel loads it, with no trace of this package."""
         self.backbone.save_pretrained(folder)
 
 

@@ -7,6 +7,7 @@ the place of the row in the global batch, and from nothing else.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -18,52 +19,27 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 
-class BatchDropout:
-    """The masks of one batch: a seed, drawn from torch's generator, and the place of this rank's rows among all rows.
-
-    Args:
-        rows: Rows of the batch on this rank, the same number on each.
-        device: Where the model is, over which ranks talk to each other.
-    """
-
-    def __init__(self, rows: int, device: torch.device) -> None:
-        self.seed = int(torch.randint(2**62, ()))
-        self.first = 0
-        if dist.is_available() and dist.is_initialized():
-            # Ranks may have drawn different amounts of random numbers for their data: the first one's seed counts.
-            seeds = [self.seed]
-            dist.broadcast_object_list(seeds, device=device)
-            self.seed, self.first = seeds[0], rows * dist.get_rank()
-
-    def of_rows(self, start: int, rows: int) -> RowDropout:
-        """A context in which the `rows` rows from `start` on may be encoded, any number of times."""
-        return RowDropout(self.seed, range(self.first + start, self.first + start + rows))
+def batch_dropout(rows: int, device: torch.device) -> Callable[[int, int], RowDropout]:
+    """The masks of a batch with `rows` rows on each rank: of any `count` rows of this rank from `start` on."""
+    seed, first = int(torch.randint(2**62, ())), 0
+    if dist.is_available() and dist.is_initialized():
+        # Ranks may have drawn different amounts of random numbers for their data: the first one's seed counts.
+        seeds = [seed]
+        dist.broadcast_object_list(seeds, device=device)
+        seed, first = seeds[0], rows * dist.get_rank()
+    return lambda start, count: RowDropout(seed, range(first + start, first + start + count))
 
 
 class RowDropout(TorchFunctionMode):
     """While active, dropout, attention dropout and stochastic depth draw the masks of each row by themselves.
 
-    Attention is then computed in the open, without the fused kernels, which draw masks of their own.
-
-    Args:
-        seed: Seed of the whole batch.
-        rows: Place in the global batch of each row that is being encoded.
-
-    Examples:
-        >>> x = torch.ones(4, 8)
-        >>> with RowDropout(seed=0, rows=range(4)):
-        ...     whole = F.dropout(x, 0.5)
-        >>> with RowDropout(seed=0, rows=range(2, 4)):
-        ...     half = F.dropout(x[2:], 0.5)
-        >>> torch.equal(whole[2:], half)
-        True
+    Attention is then computed in the open, without the fused kernels, which draw masks of their own. `rows` are the
+    places in the global batch of the rows that are being encoded.
     """
 
     def __init__(self, seed: int, rows: Sequence[int]) -> None:
         super().__init__()
-        self.seed = seed
-        self.rows = rows
-        self.calls = 0
+        self.seed, self.rows, self.calls = seed, rows, 0
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Iterable[type], args: tuple[Any, ...] = (), kwargs: Any = None
@@ -93,7 +69,7 @@ class RowDropout(TorchFunctionMode):
             )
         generator = torch.Generator(mask.device)
         for row, place in zip(mask, self.rows, strict=True):
-            generator.manual_seed(_mix(_mix(_mix(self.seed) + self.calls) + place))
+            generator.manual_seed(_seed(self.seed, self.calls, place))
             row.bernoulli_(p, generator=generator)
         self.calls += 1
         return mask
@@ -106,14 +82,12 @@ class RowDropout(TorchFunctionMode):
         attn_mask: Tensor | None = None,
         dropout_p: float = 0.0,
         is_causal: bool = False,
-        scale: float | None = None,
-        enable_gqa: bool = False,
+        **further: Any,
     ) -> Tensor:
         if dropout_p == 0.0:
-            return F.scaled_dot_product_attention(
-                query, key, value, attn_mask, 0.0, is_causal, scale=scale, enable_gqa=enable_gqa
-            )
-        if enable_gqa:
+            return F.scaled_dot_product_attention(query, key, value, attn_mask, 0.0, is_causal, **further)
+        scale = further.get("scale")
+        if further.get("enable_gqa"):
             groups = query.shape[-3] // key.shape[-3]
             key, value = key.repeat_interleave(groups, -3), value.repeat_interleave(groups, -3)
         scores = query @ key.transpose(-2, -1) * (1 / math.sqrt(query.shape[-1]) if scale is None else scale)
@@ -131,9 +105,6 @@ class RowDropout(TorchFunctionMode):
         )
 
 
-def _mix(number: int) -> int:
-    """Spread a number over 64 bits (the finaliser of SplitMix64), so that neighbours give unrelated seeds."""
-    number = (number + 0x9E3779B97F4A7C15) & 0xFFFFFFFFFFFFFFFF
-    number = ((number ^ (number >> 30)) * 0xBF58476D1CE4E5B9) & 0xFFFFFFFFFFFFFFFF
-    number = ((number ^ (number >> 27)) * 0x94D049BB133111EB) & 0xFFFFFFFFFFFFFFFF
-    return number ^ (number >> 31)
+def _seed(*numbers: int) -> int:
+    """64 bits that follow from some numbers; neighbours give unrelated ones."""
+    return int.from_bytes(hashlib.blake2b(repr(numbers).encode(), digest_size=8).digest(), "little")

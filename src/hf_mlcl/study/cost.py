@@ -155,10 +155,10 @@ def _forward(modality: str, backbone: str | None, size: int) -> tuple[float, boo
 
 def _network(modality: str, backbone: str | None, size: int) -> tuple[Any, bool]:
     import timm
-    from transformers import AutoModel, BertConfig, RobertaConfig
+    from transformers import BertConfig, RobertaConfig
 
     from hf_mlcl.experiments.inputs import without_vain_attempts
-    from hf_mlcl.models.backbones import load_backbone
+    from hf_mlcl.models.backbones import backbone_from_config, load_backbone
 
     long_enough = {"max_position_embeddings": max(514, size + 2)}
     if modality == "image":
@@ -167,9 +167,9 @@ def _network(modality: str, backbone: str | None, size: int) -> tuple[Any, bool]
             return timm.create_model(name, num_classes=0), True
     elif backbone == "small":
         layers = {"num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 256}
-        return AutoModel.from_config(BertConfig(hidden_size=128, **layers, **long_enough)), True
+        return backbone_from_config(BertConfig(hidden_size=128, **layers, **long_enough)), True
     elif backbone in (None, "roberta-base", "FacebookAI/roberta-base"):  # known without a look at the Hub
-        return AutoModel.from_config(RobertaConfig(vocab_size=50_265, **long_enough)), True
+        return backbone_from_config(RobertaConfig(vocab_size=50_265, **long_enough)), True
     try:
         with without_vain_attempts(str(backbone)):
             return load_backbone(str(backbone), pretrained=False), True

@@ -714,5 +714,5 @@ def test_frozen_embeddings_stay_as_they_are_while_the_rest_learns(tmp_path):
 
 
 def test_embeddings_that_a_backbone_does_not_have_cannot_be_frozen(tmp_path):
-    with pytest.raises(ValueError, match="freeze_embeddings.*text encoders"):
+    with pytest.raises(ValueError, match=r"freeze_embeddings.*text encoders"):
         trainer_for(tmp_path, image_model(), image_rows(8), freeze_embeddings=True)

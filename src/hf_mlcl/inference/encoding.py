@@ -68,7 +68,7 @@ class Encoder:
             processor = load(kind, name, trust_remote_code=trust_remote_code, **where)
         except Exception as error:  # whatever is wrong with its files
             raise ValueError(
-                f"{name} has no {'image processor' if images else 'tokenizer'}. Save it there with "
+                f"{name} has no {'tokenizer' if kind is AutoTokenizer else 'image processor'}. Save it there with "
                 f"processor.save_pretrained, or pass both: Encoder(model, processor). {problem(error)}"
             ) from error
         return cls(model, processor, batch_size=batch_size)

@@ -118,7 +118,7 @@ WRONG = [
     (["--loss_kwargs", '{"gamma": 1}'], "Unknown hyperparameter 'gamma' for loss 'reg'"),
     (["--config", "missing.yaml"], "--config must name a YAML or JSON file"),
     (["--evaluation", "direct"], "evaluation='direct' needs a loss on logits; 'reg' trains no classifier"),
-    (["--linear_learning_rates", "0"], "linear_learning_rates: `learning_rates` must hold positive numbers"),
+    (["--linear_learning_rates", "0"], "linear_learning_rates must hold positive numbers"),
     (["--num_train_epochs", "-1"], "num_train_epochs must be above 0, or max_steps must; got -1 and -1"),
     (["--num_train_epochs", "0"], "nothing would be trained"),
     (["--do_train", "False"], "do_train=False is not possible: an experiment trains and evaluates"),

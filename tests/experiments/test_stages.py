@@ -7,6 +7,7 @@ from sklearn.metrics import average_precision_score
 
 from experiments.toy import build
 from hf_mlcl import ContrastiveMultiLabelTrainer, ContrastiveTrainingArguments, MLCLModel
+from hf_mlcl.evaluation import LinearEvaluationConfig
 from hf_mlcl.experiments.prediction import Predictor
 from hf_mlcl.experiments.running import run_experiment
 from hf_mlcl.experiments.stages import Stages, ranking_score, step_seconds
@@ -55,7 +56,8 @@ def test_what_remains_is_never_below_the_frozen_encoder_on_validation(tmp_path, 
     assert best.score == max(score for _, score in stages.history)
     assert [stage.score for stage in better] == sorted(stage.score for stage in better)
     validation = trained.features_and_labels(rows(60, seed=1))
-    np.testing.assert_allclose(best.probabilities(validation[0]), best.validation_probabilities, atol=1e-5)
+    found = best.result
+    np.testing.assert_allclose(found.predict_proba(validation[0]), found.validation_probabilities, atol=1e-5)
     if best.step == 0:
         torch.testing.assert_close(trained.model.backbone.state_dict(), before)
 
@@ -75,8 +77,8 @@ def test_classifier_and_prototypes_start_at_stage_0(tmp_path):
     names = torch.eye(4, 12)
     stages = Stages(trained, rows(80), rows(60, seed=1), priors=lambda: {"{}": names})
     stage = stages.begin("names")
-    torch.testing.assert_close(trained.model.classifier.weight.data, stage.heads.weight)
-    torch.testing.assert_close(trained.model.classifier.bias.data, stage.heads.bias)
+    torch.testing.assert_close(trained.model.classifier.weight.data, stage.result.best.weight)
+    torch.testing.assert_close(trained.model.classifier.bias.data, stage.result.best.bias)
     with torch.no_grad():
         torch.testing.assert_close(trained.model.prototypes.weight.data, trained.model.projection(names))
 
@@ -84,8 +86,9 @@ def test_classifier_and_prototypes_start_at_stage_0(tmp_path):
 def test_thresholds_of_stage_0_come_from_training_rows_as_well(tmp_path):
     """With two validation rows nothing could be cross-fitted: the 80 training rows, scored unseen, can."""
     stages = Stages(trainer(tmp_path), rows(80), rows(2, seed=1))
-    assert stages.begin().thresholds.scores.keys() == {"half", "global", "label"}
-    assert Stages(trainer(tmp_path), rows(80), rows(20, seed=1), objective=None).begin().thresholds is None
+    assert stages.begin().result.tuned.scores.keys() == {"half", "global", "label"}
+    at_half = LinearEvaluationConfig(protocol="best")
+    assert Stages(trainer(tmp_path), rows(80), rows(20, seed=1), at_half).begin().result.tuned is None
 
 
 def test_heads_of_a_look_at_some_rows_are_fitted_to_all_in_the_end(tmp_path):
@@ -117,8 +120,10 @@ def test_a_training_that_goes_on_knows_the_best_stage_before_the_interruption(tm
     again = Stages(trainer(tmp_path / "b"), rows(80), rows(60, seed=1))
     assert again.load(tmp_path / "best.pt")
     assert again.best.score == stages.best.score
-    assert again.best.thresholds == stages.best.thresholds
     torch.testing.assert_close(again._weights, stages._weights)
+    restored, before = again.restore_best().result, stages.best.result
+    np.testing.assert_allclose(restored.validation_probabilities, before.validation_probabilities, atol=1e-6)
+    assert restored.tuned == before.tuned
     (tmp_path / "best.pt").write_bytes((tmp_path / "best.pt").read_bytes()[:1000])
     assert not Stages(trainer(tmp_path / "c"), rows(80), rows(60, seed=1)).load(tmp_path / "best.pt")
 

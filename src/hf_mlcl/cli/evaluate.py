@@ -130,7 +130,7 @@ def _own_rows(data: str, split: str | None, columns: Mapping[str, Any], model: s
     """
     from hf_mlcl.data.errors import CorpusFormatError
     from hf_mlcl.data.own import cut_missing_splits, data_fingerprint, read_own_data
-    from hf_mlcl.experiments.running import DATA_FINGERPRINT, DATA_SOURCE
+    from hf_mlcl.experiments.results import DATA_FINGERPRINT, DATA_SOURCE
 
     trained = _settings_of_training(model)
     as_trained: dict[str, Any] = {
@@ -162,9 +162,8 @@ def _own_rows(data: str, split: str | None, columns: Mapping[str, Any], model: s
 
 def _settings_of_training(model: str) -> dict[str, Any]:
     """The settings of the experiment that a classifier came from, where its folder tells them."""
-    from hf_mlcl.experiments.decisions import METRICS_FILE
     from hf_mlcl.experiments.prediction import classifier_folder
-    from hf_mlcl.experiments.running import ExperimentResult
+    from hf_mlcl.experiments.results import METRICS_FILE, ExperimentResult
 
     folder = Path(classifier_folder(model)).parent
     if not (folder / METRICS_FILE).is_file():

@@ -49,8 +49,8 @@ def run(
     from hf_mlcl.experiments.inputs import load_data
     from hf_mlcl.experiments.parsing import build_experiment, parse_settings
     from hf_mlcl.experiments.recipe import study_recipe
+    from hf_mlcl.experiments.results import SHOWN as METRICS
     from hf_mlcl.experiments.running import PushError, run_experiment
-    from hf_mlcl.experiments.summary import METRICS
 
     try:
         chosen = {**parse_settings(further), **settings}

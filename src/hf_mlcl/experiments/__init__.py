@@ -16,17 +16,17 @@ if TYPE_CHECKING:
     from hf_mlcl.experiments.own import own_recipe
     from hf_mlcl.experiments.parsing import build_experiment, parse_experiment
     from hf_mlcl.experiments.recipe import Recipe, study_recipe
-    from hf_mlcl.experiments.running import ExperimentResult, run_experiment
-    from hf_mlcl.experiments.summary import print_summary
+    from hf_mlcl.experiments.results import ExperimentResult, print_summary
+    from hf_mlcl.experiments.running import run_experiment
 
 _HOME = {
     "ExperimentArguments": "arguments",
-    "ExperimentResult": "running",
+    "ExperimentResult": "results",
     "Recipe": "recipe",
     "build_experiment": "parsing",
     "own_recipe": "own",
     "parse_experiment": "parsing",
-    "print_summary": "summary",
+    "print_summary": "results",
     "run_experiment": "running",
     "study_recipe": "recipe",
 }

@@ -53,6 +53,8 @@ class ExperimentArguments:
         linear_optimizer: Their optimizer: adamw, adam, rmsprop or sgd.
         linear_epochs: Their epochs.
         augmented_passes: Passes of augmented images that the heads learn from in turn; 0 for the plain images.
+        feature_cache_dir: Keeps features for the next evaluation with the same weights and rows: of another protocol,
+            grid or seed of the heads.
         thresholds: What the saved classifier decides by: ``"half"``, as the study, or thresholds tuned on validation
             for ``"macro_f1"`` or ``"micro_f1"``. Scores that the study reports are those of 0.5 in any case.
         single_label: Whether every row has exactly one label: the largest score counts, and accuracy is reported.
@@ -131,6 +133,9 @@ class ExperimentArguments:
     linear_epochs: int = field(default=40, metadata={"help": "Epochs of the linear evaluation."})
     augmented_passes: int = field(
         default=0, metadata={"help": "Passes of augmented images for the linear evaluation; 0: plain images."}
+    )
+    feature_cache_dir: str | None = field(
+        default=None, metadata={"help": "Keeps features for the next evaluation with the same weights and rows."}
     )
     thresholds: Literal["half", "macro_f1", "micro_f1"] = field(
         default="half", metadata={"help": "What the classifier decides by: 0.5, or tuned on validation for a metric."}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +51,7 @@ def check_experiment(experiment: ExperimentArguments, training: ContrastiveTrain
             f"evaluation='direct' needs a loss on logits; {training.loss!r} trains no classifier. Join one "
             f"({training.loss}+zlpr), or leave evaluation at 'auto'."
         )
-    if evaluates_linearly(experiment, training.loss):
-        linear_config(experiment, training.seed)
+    linear_config(experiment, training)
 
 
 def check_push(repo_id: str, token: str | bool | None = None) -> None:
@@ -97,29 +97,20 @@ def evaluates_linearly(experiment: ExperimentArguments, loss: str) -> bool:
     return experiment.evaluation == "linear" or (experiment.evaluation == "auto" and not on_logits_only(loss))
 
 
-def linear_config(experiment: ExperimentArguments, seed: int) -> LinearEvaluationConfig:
-    """The linear evaluation of an experiment.
+def linear_config(experiment: ExperimentArguments, training: ContrastiveTrainingArguments) -> LinearEvaluationConfig:
+    """How an experiment evaluates: by the study's linear evaluation, by the trained logits, or as serves a user best.
 
     Examples:
-        >>> linear_config(ExperimentArguments(linear_optimizer="sgd"), seed=0).optimizer
+        >>> training = ContrastiveTrainingArguments("outputs", report_to="none", use_cpu=True)
+        >>> linear_config(ExperimentArguments(linear_optimizer="sgd"), training).optimizer
         'sgd'
-        >>> linear_config(ExperimentArguments(linear_optimizer="lbfgs"), seed=0)
-        Traceback (most recent call last):
-        ...
-        ValueError: linear_optimizer: `optimizer` must be one of adamw, adam, rmsprop, sgd, but is 'lbfgs'.
     """
-    chosen: dict[str, Any] = {
-        "learning_rates": experiment.linear_learning_rates,
-        "weight_decays": experiment.linear_weight_decays,
-        "batch_size": experiment.linear_batch_size,
-        "optimizer": experiment.linear_optimizer,
-        "epochs": experiment.linear_epochs,
-    }
-    for name, value in chosen.items():
-        if name.endswith("s") and name != "epochs" and not isinstance(value, list | tuple):
-            raise ValueError(f"linear_{name} must be a list of numbers, such as [{value}]; got {value!r}.")
-        try:
-            LinearEvaluationConfig(**{name: value})  # alone, so that the message can say which setting it was
-        except (ValueError, TypeError) as error:
-            raise ValueError(f"linear_{name}: {error}") from error
-    return LinearEvaluationConfig(**chosen, seed=seed)
+    linear = evaluates_linearly(experiment, training.loss)
+    protocol: Any = "best" if experiment.protocol == "best" else "study" if linear else "direct"
+    stated: dict[str, Any] = {field.name: getattr(experiment, f"linear_{field.name}", None) for field in fields(LinearEvaluationConfig)}
+    stated |= {"seed": training.seed, "thresholds": experiment.thresholds, "single_label": experiment.single_label}
+    stated = {name: value for name, value in stated.items() if value is not None}
+    try:
+        return LinearEvaluationConfig(**stated, protocol=protocol)
+    except (ValueError, TypeError) as error:
+        raise ValueError(str(error).replace("`", "linear_", 1).replace("`", "", 1)) from error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import os
 import textwrap
 from collections.abc import Collection, Mapping, Sequence
@@ -16,6 +15,7 @@ from hf_mlcl.data.facts import SplitSizes
 from hf_mlcl.data.registry import corpus_facts, default_options, list_corpora
 from hf_mlcl.experiments.arguments import ExperimentArguments
 from hf_mlcl.experiments.checking import evaluates_linearly, linear_config
+from hf_mlcl.experiments.inputs import training_steps
 from hf_mlcl.experiments.origins import ANY, COMMAND_LINE, FILE, LAUNCHER, LIBRARY, OURS, PAPER, Origin, origins
 from hf_mlcl.experiments.parsing import OTHER_PROTOCOL, build_experiment
 from hf_mlcl.experiments.recipe import Recipe
@@ -161,7 +161,7 @@ def dry_run(
         study={name: resolved[name] for name in shown},
         others={name: resolved[name] for name in sorted(resolved) if name not in shown},
         rows=rows,
-        steps=None if rows is None else _steps(rows.train, training),
+        steps=None if rows is None else training_steps(rows.train, training),
         hours=None if rows is None else settings_cost(plain, kind, rows).hours,
     )
 
@@ -181,7 +181,7 @@ def _values(experiment: ExperimentArguments, training: ContrastiveTrainingArgume
     values["backbone"] = experiment.backbone
     values["mixed_precision"] = training.mixed_precision
     values["projection_dim"] = MLCLConfig.projection_dim
-    values["linear_heads"] = linear_config(experiment, training.seed).heads
+    values["linear_heads"] = linear_config(experiment, training).heads
     return values
 
 
@@ -247,16 +247,6 @@ def _without_effect(
     if "logit" not in kinds:
         nothing |= {"classifier_dropout", "eval_strategy", "metric_for_best_model"}
     return nothing
-
-
-def _steps(rows: int, training: ContrastiveTrainingArguments) -> int:
-    if training.max_steps > 0:
-        return int(training.max_steps)
-    batch = training.train_batch_size * training.world_size
-    batches = rows // batch if training.drop_last_train_batch else math.ceil(rows / batch)
-    updates = max(1, math.ceil(batches / training.gradient_accumulation_steps))
-    steps: int = math.ceil(training.num_train_epochs * updates)
-    return steps
 
 
 def _shown(value: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -144,6 +145,17 @@ def sample_rows(rows: Any, most: int | None) -> Any:
     if most is None or most >= len(rows):
         return rows
     return rows.shuffle(seed=SAMPLE_SEED).select(range(most))
+
+
+def training_steps(rows: int, training: ContrastiveTrainingArguments) -> int:
+    """Steps that a training on so many rows takes."""
+    if training.max_steps > 0:
+        return int(training.max_steps)
+    batch = training.train_batch_size * training.world_size
+    batches = rows // batch if training.drop_last_train_batch else math.ceil(rows / batch)
+    updates = max(1, math.ceil(batches / training.gradient_accumulation_steps))
+    steps: int = math.ceil(training.num_train_epochs * updates)
+    return steps
 
 
 def _text_inputs(data: DatasetDict, label_names: list[str], experiment: ExperimentArguments) -> Inputs:

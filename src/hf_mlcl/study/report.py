@@ -269,7 +269,7 @@ class _Builder:
         return scores, truths[0]
 
     def decisions(self, run_id: str) -> tuple[Flags, Flags] | None:
-        from hf_mlcl.experiments.decisions import DECISIONS_FILE, load_decisions
+        from hf_mlcl.experiments.results import DECISIONS_FILE, load_decisions
 
         if run_id not in self._decisions:
             folder = self.work_list.folder / "runs" / run_id / "work"

@@ -7,7 +7,7 @@ from scipy.special import expit
 from sklearn.metrics import f1_score
 
 from hf_mlcl import metrics
-from hf_mlcl.evaluation import Temperature, choose_thresholds, cross_fitted_score, fit_temperature, tune_thresholds
+from hf_mlcl.evaluation import choose_thresholds, cross_fitted_score, fit_temperature, tune_thresholds
 from hf_mlcl.evaluation.thresholds import CANDIDATES, _best_each, _best_shared, _Counts
 
 
@@ -65,7 +65,7 @@ def test_tuning_gains_on_unseen_rows_where_the_threshold_one_half_is_wrong(objec
     average = objective.split("_")[0]
     tuned = metrics.f1(labels, thresholds.decide(p), average)
     assert tuned > metrics.f1(labels, metrics.decide(p), average) + 0.01
-    assert len(set(thresholds.values)) == (1 if scope == "global" else 4)
+    assert len(set(thresholds.per_label(4))) == (1 if scope == "global" else 4)
 
 
 def test_the_cross_fitted_score_tells_what_unseen_rows_will_give():
@@ -90,11 +90,11 @@ def test_scores_that_need_no_tuning_do_not_lose_by_it(seed):
 def test_a_label_with_few_positives_stays_near_the_shared_threshold_and_one_without_takes_it():
     rng = np.random.default_rng(0)
     labels, p = scores_of(rng, frequency=(0.4, 0.3, 0.3, 0.0))
-    shared = tune_thresholds(labels, p, scope="global").values[0]
-    assert tune_thresholds(labels, p).values[3] == pytest.approx(shared)
+    shared = tune_thresholds(labels, p, scope="global").thresholds
+    assert tune_thresholds(labels, p).thresholds[3] == pytest.approx(shared)
     labels[:2, 3], p[:2, 3] = True, 0.001  # two positives at a score that would say: threshold 0.001
-    free = tune_thresholds(labels, p, prior_positives=0).values[3]
-    held = tune_thresholds(labels, p).values[3]
+    free = tune_thresholds(labels, p, prior_positives=0).thresholds[3]
+    held = tune_thresholds(labels, p).thresholds[3]
     assert abs(held - shared) < abs(free - shared) / 2
 
 
@@ -125,7 +125,7 @@ def test_a_target_precision_holds_on_the_rows_it_was_tuned_on_wherever_a_candida
     reached = metrics.precision(labels, own.decide(p)) >= target
     np.testing.assert_array_equal(reached, each >= target)
     shared = tune_thresholds(labels, p, "precision", "global", target, folds=folds)
-    assert len(set(shared.values)) == 1
+    assert isinstance(shared.thresholds, float)
     assert (metrics.precision(labels, shared.decide(p), "micro") >= target) == (pooled >= target)
 
 
@@ -145,9 +145,9 @@ def test_a_target_precision_holds_on_noisy_scores_of_many_rows():
 def test_for_a_target_precision_a_rare_label_is_drawn_up_and_never_down():
     rng = np.random.default_rng(0)
     labels, p = scores_of(rng, rows=3000, frequency=(0.4, 0.4, 0.01))
-    free = tune_thresholds(labels, p, "precision", target_precision=0.8, prior_positives=0).values
-    held = tune_thresholds(labels, p, "precision", target_precision=0.8, prior_positives=1000).values
-    shared = tune_thresholds(labels, p, "precision", "global", 0.8).values[0]
+    free = tune_thresholds(labels, p, "precision", target_precision=0.8, prior_positives=0).thresholds
+    held = tune_thresholds(labels, p, "precision", target_precision=0.8, prior_positives=1000).thresholds
+    shared = tune_thresholds(labels, p, "precision", "global", 0.8).thresholds
     assert free[2] > shared > free[0]
     assert held[2] == free[2]
     assert free[0] < held[0] <= shared
@@ -164,9 +164,11 @@ def test_temperature_undoes_the_scale_of_logits_and_lowers_the_calibration_error
     logits = rng.normal(-1, 2, (8000, 3))
     labels = rng.random(logits.shape) < expit(logits)
     temperature = fit_temperature(labels, expit(factor * logits))
-    assert temperature.value == pytest.approx(factor, rel=0.05)
-    calibrated = temperature.apply(factor * logits)
-    np.testing.assert_allclose(temperature.apply_to_probabilities(expit(factor * logits)), calibrated, atol=1e-6)
+    assert temperature == pytest.approx(factor, rel=0.05)
+    calibrated = expit(factor * logits / temperature)
+    np.testing.assert_allclose(
+        metrics.DecisionRule(temperature=temperature).scaled(expit(factor * logits)), calibrated, atol=1e-6
+    )
     before = metrics.expected_calibration_error(labels, expit(factor * logits))
     assert metrics.expected_calibration_error(labels, calibrated) <= before + 0.002
     np.testing.assert_array_equal(calibrated >= 0.5, logits >= 0)
@@ -174,8 +176,8 @@ def test_temperature_undoes_the_scale_of_logits_and_lowers_the_calibration_error
 
 def test_probabilities_of_exactly_zero_and_one_stay_finite():
     labels, p = np.array([[1], [0], [1]]), np.array([[1.0], [0.0], [0.0]])
-    assert np.isfinite(fit_temperature(labels, p).value)
-    assert np.isfinite(Temperature(2.0).apply_to_probabilities(p)).all()
+    assert np.isfinite(fit_temperature(labels, p))
+    assert np.isfinite(metrics.DecisionRule(temperature=2.0).scaled(p)).all()
 
 
 @pytest.mark.parametrize(
@@ -219,7 +221,7 @@ def test_chosen_thresholds_do_not_hurt_on_new_rows_on_average(rows):
         rng = np.random.default_rng(seed)
         logits = rng.normal(-1.5, 1.5, (rows + 4000, 8))
         truth = rng.random(logits.shape) < expit(logits)  # honest probabilities of rare labels
-        chosen = choose_thresholds(truth[:rows], expit(logits[:rows])).thresholds
+        chosen = choose_thresholds(truth[:rows], expit(logits[:rows])).rule
         p = expit(logits[rows:])
         gains.append(f1_of(truth[rows:], chosen.decide(p)) - f1_of(truth[rows:], p >= 0.5))
     assert np.mean(gains) > 0.0

@@ -135,8 +135,8 @@ def test_tuned_thresholds_are_saved_and_their_scores_stand_beside_those_of_a_hal
     result = run(tmp_path / "tuned", seed=1, thresholds="macro_f1")
     texts, truth = texts_and_truth("test", 48)
     predictor = Predictor(result.folder)
-    assert len(set(predictor.thresholds)) > 1
-    decided = decision_metrics(truth, predictor.decide(predictor.probabilities(texts)))
+    assert len(set(predictor.rule.thresholds)) > 1
+    decided = decision_metrics(truth, predictor.rule.decide(predictor.probabilities(texts)))
     for name, value in decided.items():
         assert result.metrics.pop(f"tuned_test_{name}") == pytest.approx(value)
     assert result.metrics == same_as(contrastive)
@@ -148,7 +148,7 @@ def test_an_export_loads_without_this_package_and_the_card_has_pictures(contrast
     monkeypatch.setattr(training_report, "_figures", lambda *args: drawn.append(args[1].thresholds) or draw(*args))
     result = run(tmp_path / "shared", seed=1, export=True, thresholds="macro_f1")
     assert {name: result.metrics[name] for name in contrastive.metrics} == same_as(contrastive)
-    assert drawn == [Predictor(result.folder).thresholds], "pictures show what the card's table shows"
+    assert drawn == [list(Predictor(result.folder).rule.thresholds)], "pictures show what the card's table shows"
     encoder, backbone = (AutoModel.from_pretrained(result.folder / name) for name in ("encoder", "backbone"))
     assert type(backbone) is type(encoder.backbone)
     for name, weights in encoder.backbone.state_dict().items():
@@ -197,7 +197,7 @@ def test_a_single_label_classifier_decides_as_it_was_judged(loss, tmp_path):
     result = run_experiment(*experiment, one_each, quiet=True)
     test = one_each["test"].shuffle(seed=42).select(range(48))
     predictor = Predictor(result.folder)
-    decisions = predictor.decide(predictor.probabilities(test["text"][:]))
+    decisions = predictor.rule.decide(predictor.probabilities(test["text"][:]))
     right = decisions[np.arange(48), [labels[0] for labels in test["labels"]]]
     assert (decisions.sum(axis=1) == 1).all()
     assert right.mean() == pytest.approx(result.metrics["test_accuracy"])

@@ -12,6 +12,7 @@ from hf_mlcl.experiments.prediction import Predictor
 from hf_mlcl.experiments.running import run_experiment
 from hf_mlcl.experiments.stages import Stages, ranking_score, step_seconds
 from hf_mlcl.experiments.verdict import side_by_side
+from hf_mlcl.metrics import DecisionRule
 from training.tiny import image_model, image_rows
 
 
@@ -175,7 +176,7 @@ def test_an_experiment_tells_the_frozen_encoder_beside_the_trained_one(tmp_path)
         assert 0 <= result.metrics[f"frozen_{name}"] <= 1
         assert 0 <= result.metrics[name] <= 1
     predicted = Predictor(tmp_path / "run")
-    assert len(predicted.thresholds) == len(predicted.label_names)
+    assert len(predicted.rule.thresholds) == len(predicted.label_names)
 
 
 def test_a_training_that_diverges_leaves_the_best_before(tmp_path, capsys):
@@ -232,7 +233,8 @@ def test_a_time_and_a_number_of_epochs_are_one_too_many(tmp_path):
 def test_intervals_hold_their_score_also_with_labels_that_few_rows_carry():
     truth = np.eye(50, dtype=bool)[np.arange(200) % 50]
     perfect = np.where(truth, 0.9, 0.1).astype(np.float32)
-    table = side_by_side(truth, {"frozen": 1 - perfect, "trained": perfect}, {"frozen": 0.5, "trained": 0.5}, [4] * 50)
+    scores = {"frozen": 1 - perfect, "trained": perfect}
+    table = side_by_side(truth, scores, dict.fromkeys(scores, DecisionRule()), [4] * 50)
     for metrics in table.values():
         for value, low, high in metrics.values():
             assert low - 1e-9 <= value <= high + 1e-9

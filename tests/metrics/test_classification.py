@@ -83,7 +83,7 @@ def test_a_score_on_the_threshold_counts_as_predicted_in_every_precision():
         (lambda: metrics.f1(np.zeros((0, 3)), np.zeros((0, 3))), "at least one example and one label"),
         (
             lambda: metrics.decide([[0.1, 0.2]], [0.5]),
-            "`threshold` must be one number or one for each of the 2",
+            "thresholds must have one number for each of the 2 labels, but has 1",
         ),
         (lambda: metrics.decide([[float("nan")]]), "`scores` holds NaN"),
     ],

@@ -12,7 +12,8 @@ from scipy.special import expit, logit
 from transformers import AutoModelForSequenceClassification
 
 from hf_mlcl import MLCLConfig, MLCLForSequenceClassification
-from hf_mlcl.evaluation import Temperature, Thresholds, fit_temperature, tune_thresholds
+from hf_mlcl.evaluation import fit_temperature, tune_thresholds
+from hf_mlcl.metrics import DecisionRule
 from training.tiny import text_model
 
 IDS = torch.randint(1, 50, (9, 6), generator=torch.Generator().manual_seed(0))
@@ -35,19 +36,19 @@ def probabilities(model):
 def test_logits_are_divided_by_the_temperature(temperature):
     model = classifier()
     raw = probabilities(model)
-    model.calibrate(temperature=Temperature(temperature))
+    model.calibrate(temperature=temperature)
     np.testing.assert_allclose(probabilities(model), expit(logit(raw) / temperature), atol=1e-6)
     np.testing.assert_allclose(
-        probabilities(model), Temperature(temperature).apply_to_probabilities(raw).astype("float32"), atol=1e-6
+        probabilities(model), DecisionRule(temperature=temperature).scaled(raw).astype("float32"), atol=1e-6
     )
 
 
 @pytest.mark.parametrize("temperature", [0.4, 1.0, 3.0])
 def test_temperature_changes_no_decision(temperature):
     model, thresholds = classifier(), [0.2, 0.55, 0.9]
-    decisions = Thresholds(thresholds).decide(probabilities(model))
+    decisions = DecisionRule(thresholds).decide(probabilities(model))
     model.calibrate(thresholds, temperature)
-    np.testing.assert_array_equal(Thresholds(model.config.thresholds).decide(probabilities(model)), decisions)
+    np.testing.assert_array_equal(DecisionRule.of(model.config).decide(probabilities(model)), decisions)
     assert decisions.any()
     assert not decisions.all()
 
@@ -59,8 +60,8 @@ def test_what_was_tuned_on_validation_goes_in_as_it_is_and_survives_saving(tmp_p
     model.calibrate(thresholds, temperature)
     model.save_pretrained(tmp_path)
     saved = json.loads((tmp_path / "config.json").read_text())
-    assert saved["thresholds"] == pytest.approx(expit(logit(thresholds.values) / temperature.value).tolist())
-    assert saved["logit_temperature"] == temperature.value
+    assert saved["thresholds"] == pytest.approx(expit(logit(thresholds.thresholds) / temperature).tolist())
+    assert saved["logit_temperature"] == temperature
     loaded = AutoModelForSequenceClassification.from_pretrained(tmp_path).eval()
     assert loaded.config.thresholds == model.config.thresholds
     np.testing.assert_allclose(probabilities(loaded), probabilities(model), atol=1e-6)
@@ -139,8 +140,8 @@ def test_thresholds_are_one_for_all_one_each_or_some_by_name(given, expected):
         ([0.5, 1.5, 0.5], 1.0, "between 0 and 1, but one is 1.5"),
         (float("nan"), 1.0, "between 0 and 1, but one is nan"),
         ({"cinema": 0.5}, 1.0, "thresholds name 'cinema', which is no label of this model: it has sport, music, art"),
-        (None, 0.0, "logit_temperature must be a positive number, but is 0.0"),
-        (None, float("inf"), "logit_temperature must be a positive number"),
+        (None, 0.0, "temperature must be a positive number, but is 0.0"),
+        (None, float("inf"), "temperature must be a positive number"),
     ],
 )
 def test_wrong_thresholds_are_refused_and_change_nothing(thresholds, temperature, message):

@@ -22,7 +22,7 @@ from hf_mlcl.data import (
     word_tokenizer,
 )
 from hf_mlcl.evaluation import LinearEvaluationConfig, fit_temperature, tune_thresholds
-from hf_mlcl.metrics import decide
+from hf_mlcl.metrics import DecisionRule, decide
 
 NAMES = ["red", "green", "blue", "grey", "black", "white"]  # more than the five that HF's image pipeline would give
 GRID = LinearEvaluationConfig(learning_rates=(0.1,), weight_decays=(1e-2, 1e-4), epochs=3)
@@ -48,7 +48,7 @@ class Case:
         self.classifier.save_pretrained(self.folder)
         decisions = thresholds.decide(self.expected)
         assert decisions.tolist() != decide(self.expected).tolist()  # or the test would show nothing
-        return temperature.apply_to_probabilities(self.expected), decisions
+        return DecisionRule(temperature=temperature).scaled(self.expected), decisions
 
 
 def arguments(folder):

@@ -79,11 +79,11 @@ def run(
         )
     truth = encode_labels(named, predictor.label_names)
     probabilities = predictor.probabilities(inputs)
-    decisions = predictor.decide(probabilities)
-    if predictor.single_label:
+    decisions = predictor.rule.decide(probabilities)
+    if predictor.rule.single_label:
         metrics = compute_single_label_metrics(SimpleNamespace(predictions=probabilities, label_ids=truth))
     else:
-        metrics = multilabel_metrics(truth, probabilities, predictor.thresholds)
+        metrics = multilabel_metrics(truth, probabilities, predictor.rule)
     each: list[dict[str, Any]] = [
         {"label": name, "rows": int(count), "f1": float(score)}
         for name, count, score in zip(predictor.label_names, truth.sum(axis=0), f1(truth, decisions), strict=True)
@@ -93,7 +93,7 @@ def run(
             {"model": predictor.model, "split": split, "rows": len(inputs), "metrics": metrics, "per_label": each}
         )
         return
-    decided = "" if set(predictor.thresholds) == {0.5} else ", tuned thresholds"
+    decided = "" if set(predictor.rule.per_label(len(each))) == {0.5} else ", tuned thresholds"
     print_table(
         ["rows", *metrics],
         [[len(inputs), *map(float, metrics.values())]],

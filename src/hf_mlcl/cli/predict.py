@@ -55,6 +55,7 @@ def run(
         trust_remote_code: Whether to run Python files that come with the model.
     """
     from hf_mlcl.experiments.prediction import Predictor
+    from hf_mlcl.metrics import DecisionRule
 
     if threshold is not None and not 0 <= threshold <= 1:
         raise ValueError(f"--threshold must be between 0 and 1; got {threshold}.")
@@ -63,7 +64,7 @@ def run(
     quiet_libraries()
     predictor = Predictor(chosen_model(model), trust_remote_code=trust_remote_code)
     if threshold is not None:
-        predictor.thresholds = [threshold] * len(predictor.label_names)
+        predictor.rule = DecisionRule(threshold)
     # Every argument is looked at before anything is predicted; what is in the files is read as it is needed.
     sources = [expand(one, predictor.kind, text_column) for one in inputs]
     batches = _found(predictor, itertools.chain.from_iterable(sources), scores)
@@ -200,7 +201,7 @@ def _found(predictor: Predictor, rows: Iterable[Any], scores: bool) -> Iterator[
             if one.probabilities is None:
                 found.append({"input": shown, "labels": [], "error": one.error})
                 continue
-            probabilities, decided = one.probabilities, predictor.decide(one.probabilities[None])[0]
+            probabilities, decided = one.probabilities, predictor.rule.decide(one.probabilities[None])[0]
             labels = [
                 {"label": predictor.label_names[i], "score": round(float(probabilities[i]), 4)}
                 for i in np.argsort(-probabilities)

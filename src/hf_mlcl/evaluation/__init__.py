@@ -25,11 +25,10 @@ from hf_mlcl.evaluation.feature_cache import FeatureCache, feature_key
 from hf_mlcl.evaluation.gradients import GradientStudy, gradient_study, prr_by_temperature
 from hf_mlcl.evaluation.label_names import name_priors
 from hf_mlcl.evaluation.linear import LabelChoice, LinearEvaluationResult, linear_evaluate
-from hf_mlcl.evaluation.temperature import Temperature, fit_temperature
+from hf_mlcl.evaluation.temperature import fit_temperature
 from hf_mlcl.evaluation.thresholds import (
     CrossFittedScore,
     ThresholdChoice,
-    Thresholds,
     choose_thresholds,
     cross_fitted_score,
     tune_thresholds,
@@ -48,9 +47,7 @@ __all__ = [
     "Neighbours",
     "RunComparison",
     "SpaceQuality",
-    "Temperature",
     "ThresholdChoice",
-    "Thresholds",
     "choose_thresholds",
     "compare_runs",
     "cross_fitted_score",

@@ -139,7 +139,7 @@ def fit_best_heads(
     bias = heads.bias[0, 0].cpu() - weight @ mean
     if validation is not None:
         judged = torch.addmm(bias, validation[0].float(), weight.T)
-        honest = fit_temperature(validation[1].numpy(), judged.sigmoid().numpy()).value
+        honest = fit_temperature(validation[1].numpy(), judged.sigmoid().numpy())
         weight, bias = weight / honest, bias / honest
     unseen: Any = None
     if validation is None and len(rows) == len(labels) and len(some) == len(every):

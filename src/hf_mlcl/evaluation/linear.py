@@ -17,7 +17,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -33,7 +32,7 @@ from hf_mlcl.evaluation.heads import GridHeads, GridScores, predict, score
 from hf_mlcl.evaluation.inputs import as_features, as_labels, as_passes
 from hf_mlcl.evaluation.optimizer import BatchedOptimizer
 from hf_mlcl.evaluation.thresholds import ThresholdChoice, choose_thresholds, tune_thresholds
-from hf_mlcl.metrics import compute_single_label_metrics, decision_metrics, multilabel_metrics
+from hf_mlcl.metrics import DecisionRule, decision_metrics, rule_metrics
 from hf_mlcl.metrics._arrays import ArrayLike
 
 LOWEST_LOGIT = -25.0
@@ -106,7 +105,7 @@ class LinearEvaluationResult:
         p = self.predict_proba(x, device)
         metrics = self.metrics | _scores("test", y.numpy(), p, self.config.single_label)
         if self.tuned is not None:
-            tuned = decision_metrics(y, self.tuned.thresholds.decide(p))
+            tuned = decision_metrics(y, self.tuned.rule.decide(p))
             metrics |= {f"tuned_test_{name}": float(value) for name, value in tuned.items()}
         return replace(self, metrics=metrics, test_labels=y.numpy(), test_probabilities=p)
 
@@ -253,11 +252,7 @@ def _tuned(
 
 def _scores(split: str, labels: npt.NDArray[np.bool_], p: npt.NDArray[np.float32], single: bool) -> dict[str, float]:
     """Metrics of a split: of decisions at 0.5, or of the most probable label alone."""
-    if single:
-        found = compute_single_label_metrics(SimpleNamespace(predictions=p, label_ids=labels))
-        found["accuracy"] = found["subset_accuracy"]
-    else:
-        found = multilabel_metrics(labels, p)
+    found = rule_metrics(labels, p, DecisionRule(single_label=single))
     return {f"{split}_{name}": float(value) for name, value in found.items()}
 
 

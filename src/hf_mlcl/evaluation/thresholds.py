@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit
 
-from hf_mlcl.metrics import LabelCounts, decide
+from hf_mlcl.metrics import DecisionRule, LabelCounts, decide
 from hf_mlcl.metrics._arrays import ArrayLike, BoolArray, FloatArray, as_multi_hot, as_scores, divide, not_empty
 
 Objective = Literal["macro_f1", "micro_f1", "precision"]
@@ -30,31 +30,6 @@ CANDIDATES = expit(LOGITS)
 
 PRIOR_POSITIVES = 20.0
 """A label with so many positives has its threshold half-way, in the logit, between its own best and the shared one."""
-
-
-@dataclass(frozen=True)
-class Thresholds:
-    """Probabilities from which labels count as predicted; a classifier's `calibrate` takes them into its configuration.
-
-    Attributes:
-        values: One a label.
-        objective: What they were tuned for.
-        scope: ``"label"`` or ``"global"``.
-        target_precision: Set if the objective is precision.
-
-    Examples:
-        >>> Thresholds([0.5, 0.25]).decide([[0.4, 0.3]]).tolist()
-        [[False, True]]
-    """
-
-    values: list[float]
-    objective: Objective = "macro_f1"
-    scope: Scope = "label"
-    target_precision: float | None = None
-
-    def decide(self, probabilities: ArrayLike) -> BoolArray:
-        """Predictions from probabilities (rows, labels)."""
-        return decide(probabilities, self.values)
 
 
 @dataclass(frozen=True)
@@ -79,7 +54,7 @@ def tune_thresholds(
     folds: int = 5,
     prior_positives: float = PRIOR_POSITIVES,
     seed: int = 0,
-) -> Thresholds:
+) -> DecisionRule:
     """Thresholds that serve `objective` on validation scores.
 
     Args:
@@ -100,7 +75,7 @@ def tune_thresholds(
         >>> labels = rng.random((500, 3)) < [0.5, 0.2, 0.05]
         >>> cautious = np.where(labels, 0.4, 0.1) + rng.normal(0, 0.05, labels.shape)
         >>> thresholds = tune_thresholds(labels, cautious.clip(0, 1))
-        >>> all(0.15 < value < 0.4 for value in thresholds.values)
+        >>> all(0.15 < value < 0.4 for value in thresholds.thresholds)
         True
     """
     truth, p = checked_probabilities(labels, probabilities)
@@ -128,7 +103,7 @@ def tune_thresholds(
         cut = own + (pull if target_precision is None else pull.clip(min=0))
     if target_precision is not None:
         cut = _precise_enough(cut, total if scope == "label" else total.pooled(), target_precision)
-    return Thresholds(expit(cut).tolist(), objective, scope, target_precision)
+    return DecisionRule(expit(cut if scope == "label" else cut[0]))
 
 
 def cross_fitted_score(
@@ -179,12 +154,12 @@ class ThresholdChoice:
     """Thresholds that do not hurt, and why they were chosen.
 
     Attributes:
-        thresholds: What to decide by.
+        rule: What to decide by.
         kind: ``"half"`` (0.5 for all), ``"global"`` (one for all) or ``"label"`` (one per label).
         scores: Of each kind the mean of micro- and macro-F1 on rows that its thresholds had not seen.
     """
 
-    thresholds: Thresholds
+    rule: DecisionRule
     kind: Literal["half", "global", "label"]
     scores: dict[str, float]
 
@@ -218,9 +193,8 @@ def choose_thresholds(
         'half'
     """
     truth, p = checked_probabilities(labels, probabilities)
-    half = Thresholds([0.5] * truth.shape[1], objective, "global")
     if len(truth) < 2:
-        return ThresholdChoice(half, "half", {})
+        return ThresholdChoice(DecisionRule(), "half", {})
 
     def value(guess: BoolArray) -> float:
         counts = LabelCounts.of(truth, guess)
@@ -230,7 +204,7 @@ def choose_thresholds(
     for scope in ("global", "label"):
         scores[scope] = value(_cross_fitted_decisions(truth, p, objective, folds, seed, scope=scope))
     kind: Any = max(scores, key=lambda name: scores[name])  # the first of equal ones, which is the simplest
-    found = half if kind == "half" else tune_thresholds(truth, p, objective, kind, folds=folds, seed=seed)
+    found = DecisionRule() if kind == "half" else tune_thresholds(truth, p, objective, kind, folds=folds, seed=seed)
     return ThresholdChoice(found, kind, scores)
 
 

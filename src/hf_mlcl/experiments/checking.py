@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -107,10 +106,16 @@ def linear_config(experiment: ExperimentArguments, training: ContrastiveTraining
     """
     linear = evaluates_linearly(experiment, training.loss)
     protocol: Any = "best" if experiment.protocol == "best" else "study" if linear else "direct"
-    stated: dict[str, Any] = {field.name: getattr(experiment, f"linear_{field.name}", None) for field in fields(LinearEvaluationConfig)}
-    stated |= {"seed": training.seed, "thresholds": experiment.thresholds, "single_label": experiment.single_label}
-    stated = {name: value for name, value in stated.items() if value is not None}
+    stated: dict[str, Any] = {
+        name.removeprefix("linear_"): value for name, value in vars(experiment).items() if name.startswith("linear_")
+    }
     try:
-        return LinearEvaluationConfig(**stated, protocol=protocol)
+        return LinearEvaluationConfig(
+            **stated,
+            seed=training.seed,
+            protocol=protocol,
+            thresholds=experiment.thresholds,
+            single_label=experiment.single_label,
+        )
     except (ValueError, TypeError) as error:
         raise ValueError(str(error).replace("`", "linear_", 1).replace("`", "", 1)) from error

@@ -12,8 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 CLASSIFIER_FOLDER = "classifier"
-SINGLE_LABEL = "single_label"
-"""Entry of a classifier's configuration: its probabilities are sigmoids, but a row has one label, the most probable."""
 
 
 class BrokenRow(NamedTuple):
@@ -53,9 +51,8 @@ class Predictor:
 
     Attributes:
         label_names: The labels, in the order of their ids.
-        thresholds: Of each label, as saved with the classifier; 0.5 where nothing else is.
+        rule: What it decides by, as saved with the classifier: `rule.decide(probabilities)`.
         kind: ``"text"`` or ``"image"``.
-        single_label: Whether a row has exactly one label: the most probable one.
     """
 
     def __init__(
@@ -91,6 +88,7 @@ class Predictor:
             AutoTokenizer,
         )
 
+        from hf_mlcl.metrics import DecisionRule
         from hf_mlcl.models import MLCLConfig
         from hf_mlcl.models.loading import check_finite, check_weights, load, trust_backbone, unreadable_weights
 
@@ -102,10 +100,7 @@ class Predictor:
             raise ValueError(f"it holds a {architecture}, which does not classify")
         self.kind = "image" if architecture.endswith("ForImageClassification") else "text"
         self.label_names: list[str] = [str(config.id2label[number]) for number in range(config.num_labels)]
-        self.thresholds: list[float] = getattr(config, "thresholds", None) or [0.5] * config.num_labels
-        if len(self.thresholds) != config.num_labels:  # of a model that is not ours, and checks nothing
-            raise ValueError(f"its config.json has {len(self.thresholds)} thresholds for {config.num_labels} labels")
-        self.single_label = config.problem_type == "single_label_classification" or getattr(config, SINGLE_LABEL, False)
+        self.rule = DecisionRule.of(config)
         images = self.kind == "image"
         kind = AutoModelForImageClassification if images else AutoModelForSequenceClassification
         try:
@@ -153,12 +148,6 @@ class Predictor:
                 raise ValueError(f"Row {number + 1} cannot be predicted: {found.error}.")
             result[number] = found.probabilities
         return result
-
-    def decide(self, probabilities: npt.NDArray[np.float32]) -> npt.NDArray[np.bool_]:
-        """Which labels a row is given: those that reach their threshold, or the single most probable one."""
-        if self.single_label:
-            return np.asarray(np.eye(len(self.label_names), dtype=bool)[probabilities.argmax(axis=1)])
-        return np.asarray(probabilities >= np.asarray(self.thresholds, dtype=np.float32))
 
     def _predict(self, rows: list[Any]) -> list[Prediction]:
         """Predict rows together, and one by one if that fails, to find out which of them it is."""

@@ -14,7 +14,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from datasets import DatasetDict
 from transformers import set_seed
@@ -42,7 +41,7 @@ from hf_mlcl.experiments.verdict import verdict
 from hf_mlcl.files import strict_json
 from hf_mlcl.hub import ModelReport, export_encoder, push_folder, write_model_card
 from hf_mlcl.hub.report import hub_id
-from hf_mlcl.metrics import decide, f1
+from hf_mlcl.metrics import DecisionRule, f1
 from hf_mlcl.training import ContrastiveTrainingArguments
 from hf_mlcl.training.evaluation import evaluate_features, make_classifier, split_features
 from hf_mlcl.training.report import scores_of, training_report
@@ -230,9 +229,8 @@ def _per_label(evaluated: LinearEvaluationResult, inputs: Inputs) -> list[dict[s
 
 def _decided(evaluated: LinearEvaluationResult) -> tuple[Any, Any]:
     """Truth and decisions of the test rows: at 0.5, or of the most probable label alone."""
-    p: Any = evaluated.test_probabilities
-    single = evaluated.config.single_label
-    return evaluated.test_labels, np.eye(p.shape[1], dtype=bool)[p.argmax(axis=1)] if single else decide(p)
+    rule = DecisionRule(single_label=evaluated.config.single_label)
+    return evaluated.test_labels, rule.decide(evaluated.test_probabilities)  # type: ignore[arg-type]  # which there are
 
 
 def _push(result: ExperimentResult, training: ContrastiveTrainingArguments) -> None:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from hf_mlcl.evaluation import LinearEvaluationResult
 from hf_mlcl.experiments.stages import Stages
-from hf_mlcl.metrics import LabelCounts, bootstrap_intervals, decide, frequency_groups, mean_average_precision
+from hf_mlcl.metrics import DecisionRule, LabelCounts, bootstrap_intervals, frequency_groups, mean_average_precision
 
 FEW_ROWS = 30
 """Training rows below which more of them are the first thing to try for a label."""
@@ -41,7 +41,7 @@ def verdict(
     scores = side_by_side(
         trained.test_labels,
         {name: one.test_probabilities for name, one in both.items()},  # type: ignore[misc]  # of test rows, as above
-        {name: one.tuned.thresholds.values if one.tuned else 0.5 for name, one in both.items()},
+        {name: one.tuned.rule if one.tuned else DecisionRule() for name, one in both.items()},
         [row["train_rows"] for row in per_label],
     )
     return {"scores": scores, **told}
@@ -50,7 +50,7 @@ def verdict(
 def side_by_side(
     labels: npt.NDArray[Any],
     probabilities: dict[str, npt.NDArray[np.float32]],
-    thresholds: Mapping[str, Sequence[float] | float],
+    rules: Mapping[str, DecisionRule],
     train_rows: Sequence[int],
 ) -> dict[str, dict[str, list[float]]]:
     """For each classifier and metric: the score on test, and the ends of its 95 % interval over resampled rows.
@@ -60,17 +60,17 @@ def side_by_side(
     Args:
         labels: Multi-hot truth (rows, labels).
         probabilities: Of each classifier, by name.
-        thresholds: What each decides by.
+        rules: What each decides by.
         train_rows: Of each label, for the groups of frequent and rare ones.
 
     Examples:
         >>> truth = np.eye(4, dtype=bool)[np.arange(40) % 4]
         >>> scores = {"frozen": np.full(truth.shape, 0.4, np.float32), "trained": np.where(truth, 0.9, 0.1)}
-        >>> table = side_by_side(truth, scores, {"frozen": 0.5, "trained": 0.5}, [10] * 4)
+        >>> table = side_by_side(truth, scores, dict.fromkeys(scores, DecisionRule()), [10] * 4)
         >>> table["trained"]["macro_f1"], table["gain"]["macro_f1"][0]
         ([1.0, 1.0, 1.0], 1.0)
     """
-    decisions = {name: decide(p, thresholds[name]) for name, p in probabilities.items()}
+    decisions = {name: rules[name].decide(p) for name, p in probabilities.items()}
     first, *_, last = probabilities
     groups = {"macro_f1": np.arange(labels.shape[1])}
     groups |= {f"{name}_f1": ids for name, ids in frequency_groups(np.asarray(train_rows)).items()}

@@ -26,6 +26,7 @@ from transformers import AutoModelForSequenceClassification, TimmWrapperConfig
 
 from hf_mlcl.files import staged
 from hf_mlcl.hub.encoder import save_timm, save_tokenizer
+from hf_mlcl.metrics import DecisionRule
 from hf_mlcl.models import MLCLForImageClassification, MLCLForSequenceClassification, MLCLModel
 from hf_mlcl.models.backbones import feature_size
 
@@ -163,6 +164,8 @@ def _text_classifier(classifier: Any, weight: Tensor, bias: Tensor) -> Any:
     thresholds = getattr(classifier.config, "thresholds", None)
     if thresholds is not None:
         config.thresholds = list(thresholds)  # for whoever wants to decide as the original does
+    if DecisionRule.of(classifier.config).single_label:
+        config.single_label = True
     try:
         model = AutoModelForSequenceClassification.from_config(config, trust_remote_code=False)
     except ValueError as error:

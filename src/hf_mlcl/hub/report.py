@@ -11,9 +11,8 @@ import numpy as np
 import numpy.typing as npt
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
-from scipy.special import expit, logit
 
-from hf_mlcl.metrics import LabelCounts, average_precision, decide, frequency_groups, multilabel_metrics
+from hf_mlcl.metrics import DecisionRule, LabelCounts, average_precision, decide, frequency_groups, multilabel_metrics
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -172,9 +171,9 @@ def calibrated(report: ModelReport, config: Any) -> ModelReport:
         report: Its scores hold the probabilities of the linear evaluation, at temperature 1.
         config: Of the classifier.
     """
-    temperature, scores = float(getattr(config, "logit_temperature", 1.0)), report.scores
-    if scores is not None and temperature != 1.0:
-        scores = replace(scores, probabilities=expit(logit(scores.probabilities) / temperature))
+    scores = report.scores
+    if scores is not None:
+        scores = replace(scores, probabilities=DecisionRule.of(config).scaled(scores.probabilities))
     return replace(report, scores=scores, thresholds=getattr(config, "thresholds", None))
 
 

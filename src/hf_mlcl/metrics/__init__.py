@@ -13,7 +13,6 @@ from hf_mlcl.metrics.bootstrap import bootstrap_intervals
 from hf_mlcl.metrics.calibration import expected_calibration_error
 from hf_mlcl.metrics.classification import (
     LabelCounts,
-    decide,
     decision_metrics,
     f1,
     hamming_loss,
@@ -26,8 +25,9 @@ from hf_mlcl.metrics.compute_metrics import (
     compute_single_label_metrics,
     make_compute_metrics,
     multilabel_metrics,
-    sigmoid,
+    rule_metrics,
 )
+from hf_mlcl.metrics.decision import DecisionRule, decide, sigmoid
 from hf_mlcl.metrics.frequency import frequency_breakdown, frequency_groups
 from hf_mlcl.metrics.ranking import (
     average_precision,
@@ -38,6 +38,7 @@ from hf_mlcl.metrics.ranking import (
 from hf_mlcl.metrics.representation import alignment, uniformity, uniformity_error
 
 __all__ = [
+    "DecisionRule",
     "LabelCounts",
     "alignment",
     "average_precision",
@@ -60,6 +61,7 @@ __all__ = [
     "precision",
     "precision_at_k",
     "recall",
+    "rule_metrics",
     "sigmoid",
     "subset_accuracy",
     "uniformity",

@@ -15,11 +15,8 @@ import numpy.typing as npt
 
 from hf_mlcl.metrics._arrays import (
     ArrayLike,
-    BoolArray,
     IntArray,
-    as_array,
     as_multi_hot,
-    as_scores,
     chunks,
     divide,
     not_empty,
@@ -165,26 +162,6 @@ def subset_accuracy(labels: ArrayLike, predictions: ArrayLike) -> float:
     not_empty(truth)
     right = sum(int(np.count_nonzero((truth[rows] == guess[rows]).all(axis=1))) for rows in chunks(truth.shape))
     return right / len(truth)
-
-
-def decide(scores: ArrayLike, threshold: float | ArrayLike = 0.5) -> BoolArray:
-    """Predictions from scores: a label is given where its score reaches the threshold.
-
-    Args:
-        scores: Probabilities (rows, labels).
-        threshold: One number, or one per label.
-
-    Examples:
-        >>> decide([[0.5, 0.4], [0.1, 0.9]], threshold=[0.5, 0.3]).astype(int).tolist()
-        [[1, 1], [0, 1]]
-    """
-    values = as_scores(scores, "scores")
-    cut = np.asarray(as_array(threshold), dtype=values.dtype)  # in the scores' type: 0.3 reaches a threshold of 0.3
-    if cut.shape not in ((), (values.shape[1],)):
-        raise ValueError(
-            f"`threshold` must be one number or one for each of the {values.shape[1]} labels, not {cut.shape}."
-        )
-    return np.asarray(values >= cut)
 
 
 def decision_metrics(labels: ArrayLike, predictions: ArrayLike) -> dict[str, float]:

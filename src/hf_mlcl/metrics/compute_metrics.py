@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-from hf_mlcl.metrics._arrays import ArrayLike, FloatArray, as_array, as_scores
-from hf_mlcl.metrics.classification import decide, decision_metrics, f1
+from hf_mlcl.metrics._arrays import ArrayLike, as_array
+from hf_mlcl.metrics.classification import decision_metrics, f1
+from hf_mlcl.metrics.decision import DecisionRule, Threshold, decide, sigmoid
 from hf_mlcl.metrics.frequency import frequency_breakdown
 from hf_mlcl.metrics.ranking import label_ranking_average_precision, mean_average_precision, precision_at_k
 
@@ -21,28 +22,15 @@ class EvalPrediction(Protocol):
     label_ids: Any
 
 
-def sigmoid(logits: ArrayLike) -> FloatArray:
-    """The logistic function, without overflow at either end.
-
-    Examples:
-        >>> sigmoid([[0.0, -1000.0, 1000.0]]).tolist()
-        [[0.5, 0.0, 1.0]]
-    """
-    x = as_scores(logits, "logits")
-    # exp of a number that is never positive: nothing can overflow, and 0 / (1 + 0) is exactly 0.
-    e = np.exp(-np.abs(x))
-    return np.asarray(np.where(x >= 0, 1, e) / (1 + e))
-
-
 def multilabel_metrics(
-    labels: ArrayLike, probabilities: ArrayLike, threshold: float | ArrayLike = 0.5, k: int | None = None
+    labels: ArrayLike, probabilities: ArrayLike, threshold: Threshold = 0.5, k: int | None = None
 ) -> dict[str, float]:
     """The study's metrics of one set of predictions: decisions at `threshold`, and mAP.
 
     Args:
         labels: Multi-hot truth (rows, labels).
         probabilities: Between 0 and 1, same shape.
-        threshold: One number, or one per label.
+        threshold: One number, one per label, or a `DecisionRule`.
         k: Adds LRAP and precision@k, which the study does not report.
 
     Examples:
@@ -59,7 +47,7 @@ def multilabel_metrics(
 
 
 def make_compute_metrics(
-    threshold: float | ArrayLike = 0.5,
+    threshold: Threshold = 0.5,
     k: int | None = None,
     train_labels: ArrayLike | None = None,
     label_names: Sequence[str] | None = None,
@@ -67,7 +55,8 @@ def make_compute_metrics(
     """A `compute_metrics` for the Trainer of any model that returns one logit a label.
 
     Args:
-        threshold: Probability from which a label counts as predicted: one number, or one per label.
+        threshold: Probability from which a label counts as predicted: one number, one per label, or a
+            `DecisionRule`.
         k: Adds LRAP and precision@k.
         train_labels: Multi-hot training labels or counts; adds macro-F1 of head, medium and tail labels.
         label_names: Adds the F1 of each label under ``f1_<name>``.
@@ -83,7 +72,7 @@ def make_compute_metrics(
         outputs, labels = prediction.predictions, as_array(prediction.label_ids)
         logits = outputs[0] if isinstance(outputs, tuple) else outputs  # further outputs follow the logits
         probabilities = sigmoid(logits)
-        predictions: npt.NDArray[np.bool_] = decide(probabilities, threshold)
+        predictions = decide(probabilities, threshold)
         result = multilabel_metrics(labels, probabilities, threshold, k)
         if train_labels is not None:
             result |= frequency_breakdown(labels, predictions, train_labels)
@@ -123,9 +112,27 @@ def compute_single_label_metrics(prediction: EvalPrediction) -> dict[str, float]
         0.5
     """
     outputs, labels = prediction.predictions, as_array(prediction.label_ids)
-    logits = as_array(outputs[0] if isinstance(outputs, tuple) else outputs)
-    classes = np.eye(logits.shape[1])
+    decisions = DecisionRule(single_label=True).decide(outputs[0] if isinstance(outputs, tuple) else outputs)
     if labels.ndim == 1:
-        labels = np.where((labels >= 0)[:, None], classes[np.maximum(labels, 0)], 0.0)
+        labels = np.where((labels >= 0)[:, None], np.eye(decisions.shape[1])[np.maximum(labels, 0)], 0.0)
     known = labels.sum(axis=1) > 0
-    return decision_metrics(labels[known], classes[logits.argmax(axis=1)][known])
+    return decision_metrics(labels[known], decisions[known])
+
+
+def rule_metrics(labels: ArrayLike, probabilities: ArrayLike, rule: DecisionRule) -> dict[str, float]:
+    """Metrics of what a rule decides: with mAP, or with the accuracy where each row has a single label.
+
+    Args:
+        labels: Multi-hot truth (rows, labels).
+        probabilities: Between 0 and 1, same shape.
+        rule: What to decide by.
+
+    Examples:
+        >>> rule_metrics([[1, 0], [0, 1]], [[0.4, 0.3], [0.2, 0.1]], DecisionRule(single_label=True))["accuracy"]
+        0.5
+    """
+    if not rule.single_label:
+        return multilabel_metrics(labels, probabilities, rule)
+    prediction: Any = SimpleNamespace(predictions=probabilities, label_ids=labels)
+    found = compute_single_label_metrics(prediction)
+    return {**found, "accuracy": found["subset_accuracy"]}

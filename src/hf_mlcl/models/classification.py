@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from numbers import Real
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -15,13 +14,11 @@ from transformers import initialization as init
 from transformers.modeling_outputs import ImageClassifierOutput, SequenceClassifierOutput
 
 from hf_mlcl.losses import CrossEntropyLoss
+from hf_mlcl.metrics.decision import DecisionRule
 from hf_mlcl.models.backbones import backbone_from_config, feature_size, represent
 from hf_mlcl.models.configuration import MLCLConfig
 from hf_mlcl.models.modeling import MLCLModel
 from hf_mlcl.models.sharing import SharedModel
-
-if TYPE_CHECKING:
-    from hf_mlcl.evaluation import Temperature, Thresholds
 
 Classifier = TypeVar("Classifier", bound="_LinearHeadsClassifier")
 
@@ -95,8 +92,8 @@ class _LinearHeadsClassifier(SharedModel, PreTrainedModel):
 
     def calibrate(
         self,
-        thresholds: Thresholds | Mapping[str, float] | Sequence[float] | float | None = None,
-        temperature: Temperature | float = 1.0,
+        thresholds: DecisionRule | Mapping[str, float] | Sequence[float] | float | None = None,
+        temperature: float = 1.0,
     ) -> None:
         """Put into the configuration how probabilities are scaled and from where on a label counts as predicted.
 
@@ -105,9 +102,9 @@ class _LinearHeadsClassifier(SharedModel, PreTrainedModel):
         probabilities and never decisions.
 
         Args:
-            thresholds: What `tune_thresholds` found; or numbers, one for all, one per label, or by the names of labels
-                (0.5 for the others). None stands for 0.5.
-            temperature: What `fit_temperature` found, or a number; 1 leaves probabilities as they are.
+            thresholds: A rule, such as `tune_thresholds` finds; or numbers, one for all, one per label, or by the names
+                of labels (0.5 for the others). None stands for 0.5.
+            temperature: What `fit_temperature` found; 1 leaves probabilities as they are.
 
         Examples:
             >>> from transformers import BertConfig
@@ -118,18 +115,21 @@ class _LinearHeadsClassifier(SharedModel, PreTrainedModel):
             >>> [round(value, 4) for value in model.config.thresholds], model.config.logit_temperature
             ([0.5, 0.3333], 2.0)
         """
-        from hf_mlcl.evaluation import Temperature, Thresholds
-
-        divisor = float(temperature.value if isinstance(temperature, Temperature) else temperature)
-        values = thresholds.values if isinstance(thresholds, Thresholds) else thresholds
-        config = copy.deepcopy(self.config)  # checked as a whole before anything changes
-        config.logit_temperature, config.thresholds = divisor, _one_a_label(values, self.config)
-        config.validate()
-        self.config.logit_temperature = divisor
-        if config.thresholds is not None:
-            logits = torch.tensor(config.thresholds, dtype=torch.float64).logit()
-            config.thresholds = (logits / divisor).sigmoid().tolist()
-        self.config.thresholds = config.thresholds
+        config = self.config
+        if isinstance(thresholds, Mapping):
+            names = [config.id2label[i] for i in range(config.num_labels)]
+            unknown = [name for name in thresholds if name not in names]
+            if unknown:
+                raise ValueError(
+                    f"thresholds name {unknown[0]!r}, which is no label of this model: it has {', '.join(names)}."
+                )
+            thresholds = [thresholds.get(name, 0.5) for name in names]
+        rule = thresholds
+        if not isinstance(rule, DecisionRule):
+            rule = DecisionRule(0.5 if rule is None else rule, config.single_label)
+        cuts = DecisionRule(temperature=temperature).scaled([rule.per_label(config.num_labels)])[0].tolist()
+        config.thresholds, config.single_label = None if thresholds is None else cuts, rule.single_label
+        config.logit_temperature = float(rule.temperature * temperature)
 
     def _logits_and_loss(self, inputs: dict[str, Tensor | None], labels: Tensor | None) -> tuple[Tensor, Tensor | None]:
         given: dict[str, Any] = {name: value for name, value in inputs.items() if value is not None}
@@ -140,25 +140,6 @@ class _LinearHeadsClassifier(SharedModel, PreTrainedModel):
         if self.config.problem_type == "single_label_classification":
             return logits, self.cross_entropy(logits, labels)
         return logits, F.binary_cross_entropy_with_logits(logits, labels.to(logits.dtype))
-
-
-def _one_a_label(
-    thresholds: Mapping[str, float] | Sequence[float] | float | None, config: MLCLConfig
-) -> list[float] | None:
-    """Thresholds of every label, from one for all, one each, or some by name."""
-    if thresholds is None:
-        return None
-    if isinstance(thresholds, Mapping):
-        names = [config.id2label[i] for i in range(config.num_labels)]
-        unknown = [name for name in thresholds if name not in names]
-        if unknown:
-            raise ValueError(
-                f"thresholds name {unknown[0]!r}, which is no label of this model: it has {', '.join(names)}."
-            )
-        return [float(thresholds.get(name, 0.5)) for name in names]
-    if isinstance(thresholds, (float, Real)):
-        return [float(thresholds)] * config.num_labels
-    return [float(value) for value in thresholds]
 
 
 class MLCLForSequenceClassification(_LinearHeadsClassifier):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from numbers import Integral, Real
 from typing import Any, Literal, get_args
 
@@ -10,6 +9,7 @@ from huggingface_hub.dataclasses import strict
 from transformers import AutoConfig, PreTrainedConfig
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
+from hf_mlcl.metrics.decision import DecisionRule
 from hf_mlcl.models.loading import check_timm
 
 Pooling = Literal["first", "mean", "pooled"]
@@ -59,6 +59,7 @@ class MLCLConfig(PreTrainedConfig):
         num_heads: Linear layers whose probabilities a classifier made by linear evaluation averages.
         thresholds: Probabilities from which on the multi-label pipelines give a label, one per label; None stands for
             0.5. A classifier's `calibrate` sets them.
+        single_label: Whether a row has exactly one label, the most probable one, though probabilities are sigmoids.
         logit_temperature: What a classifier made by linear evaluation divides its logits by, so that probabilities are
             honest; 1 leaves them as they are.
 
@@ -81,6 +82,7 @@ class MLCLConfig(PreTrainedConfig):
     classifier_dropout: float = 0.0
     num_heads: int = 3
     thresholds: list[float] | None = None
+    single_label: bool = False
     logit_temperature: float = 1.0
 
     def __post_init__(self, **kwargs: Any) -> None:
@@ -125,27 +127,9 @@ class MLCLConfig(PreTrainedConfig):
             shown = (wrong or ["two labels of one name"])[0]
             raise ValueError(f"id2label must hold different names of labels, but has {shown}.")
 
-    def validate_thresholds(self) -> None:
-        """One threshold per label, each a probability; called whenever a configuration is made or saved."""
-        if self.thresholds is None:
-            return
-        if not isinstance(self.thresholds, list | tuple) or not all(map(_is_number, self.thresholds)):
-            raise ValueError(f"thresholds must be a list of numbers, one per label, or None; got {self.thresholds!r}.")
-        if len(self.thresholds) != self.num_labels:
-            raise ValueError(
-                f"thresholds must have one number for each of the {self.num_labels} labels, but has "
-                f"{len(self.thresholds)}. None stands for 0.5 everywhere."
-            )
-        wrong = [value for value in self.thresholds if not 0 <= value <= 1]
-        if wrong:
-            raise ValueError(f"thresholds must be probabilities between 0 and 1, but one is {wrong[0]}.")
-
-    def validate_logit_temperature(self) -> None:
-        """A temperature is positive; called whenever a configuration is made or saved."""
-        if not _is_number(self.logit_temperature) or not 0 < self.logit_temperature < math.inf:
-            raise ValueError(
-                f"logit_temperature must be a positive number, but is {self.logit_temperature!r}. 1 changes nothing."
-            )
+    def validate_decision_rule(self) -> None:
+        """Thresholds, single label and temperature make a rule; called whenever a configuration is made or saved."""
+        DecisionRule.of(self)
 
 
 def _backbone_config(settings: dict[str, Any]) -> PreTrainedConfig:

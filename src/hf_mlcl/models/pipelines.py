@@ -2,7 +2,7 @@
 
 HF's own ``text-classification`` and ``image-classification`` give probabilities and leave the decision to the user.
 ``multilabel-text-classification`` and ``multilabel-image-classification`` take it, with the thresholds that are saved
-in a model's configuration (`MLCLConfig.thresholds`), and with 0.5 where there are none, as in models not ours.
+in a model's configuration (see `DecisionRule`), and with 0.5 where there are none, as in models not ours.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 from transformers import (
     AutoModelForImageClassification,
@@ -19,7 +18,8 @@ from transformers import (
     TextClassificationPipeline,
 )
 from transformers.pipelines import PIPELINE_REGISTRY
-from transformers.pipelines.text_classification import ClassificationFunction
+
+from hf_mlcl.metrics.decision import DecisionRule
 
 Labels = list[dict[str, Any]]
 """Of one text or image: ``{"label": ..., "score": ...}`` for each label it is given, most probable first."""
@@ -59,9 +59,7 @@ class MultiLabelTextClassificationPipeline(TextClassificationPipeline):
 
     def postprocess(self, model_outputs: Any) -> Labels:
         """Probabilities, most probable first, and of them those that reach their threshold."""
-        scores = _scores(model_outputs, self.model.config)
-        every = super().postprocess(scores, ClassificationFunction.NONE, top_k=None, _legacy=False)
-        return _reached(every, self.model.config)
+        return _labels(model_outputs, self.model.config)
 
 
 class MultiLabelImageClassificationPipeline(ImageClassificationPipeline):
@@ -77,9 +75,7 @@ class MultiLabelImageClassificationPipeline(ImageClassificationPipeline):
 
     def postprocess(self, model_outputs: Any) -> Labels:
         """Probabilities, most probable first, and of them those that reach their threshold."""
-        config = self.model.config
-        every = super().postprocess(_scores(model_outputs, config), ClassificationFunction.NONE, config.num_labels)
-        return _reached(every, config)
+        return _labels(model_outputs, self.model.config)
 
 
 def probabilities_of(logits: Tensor, config: Any) -> Tensor:
@@ -97,27 +93,17 @@ def probabilities_of(logits: Tensor, config: Any) -> Tensor:
     return logits.softmax(-1)
 
 
-def _scores(model_outputs: Any, config: Any) -> dict[str, Tensor]:
-    """What a model gave, as probabilities; what is not finite is no answer."""
-    scores = probabilities_of(model_outputs["logits"], config)
-    if not torch.isfinite(scores).all():
+def _labels(model_outputs: Any, config: Any) -> Labels:
+    """The labels that a row is given, most probable first; scores that are not finite are no answer."""
+    scores = probabilities_of(model_outputs["logits"][:1], config).numpy()
+    if not np.isfinite(scores).all():
         raise ValueError(
             "The scores of the model are not finite: its weights hold NaN or infinite values, or its dtype has too "
             "small a range for them (float16). Load another copy, or pass dtype='float32'."
         )
-    return {"logits": scores}
-
-
-def _reached(every: Labels, config: Any) -> Labels:
-    """Those of all labels that reach their threshold; compared in float32, as `hf_mlcl.metrics.decide` does.
-
-    Where every row has exactly one label, as in 20 Newsgroups, the most probable one.
-    """
-    if getattr(config, "single_label", False) or config.problem_type == "single_label_classification":
-        return every[:1]
-    thresholds = getattr(config, "thresholds", None) or [0.5] * config.num_labels
-    by_name = {config.id2label[i]: np.float32(value) for i, value in enumerate(thresholds)}
-    return [found for found in every if np.float32(found["score"]) >= by_name[found["label"]]]
+    given = DecisionRule.of(config).decide(scores)[0]
+    order = np.argsort(-scores[0], kind="stable")
+    return [{"label": config.id2label[int(i)], "score": scores[0, i].item()} for i in order if given[i]]
 
 
 def _register(task: str, pipeline: Any, model: Any, kind: str) -> None:

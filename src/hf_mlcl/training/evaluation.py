@@ -113,5 +113,5 @@ def make_classifier(model: MLCLModel, result: LinearEvaluationResult) -> Any:
     elif result.config.single_label:
         classifier.config.single_label = True
     elif result.tuned is not None:
-        classifier.calibrate(result.tuned.thresholds)
+        classifier.calibrate(result.tuned.rule)
     return classifier

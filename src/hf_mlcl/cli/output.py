@@ -1,12 +1,59 @@
-"""What commands print: tables in a terminal, plain lines in a log, JSON for programs."""
+"""What commands share: options, tables in a terminal, plain lines in a log, JSON for programs."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from hf_mlcl.files import strict_json
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+Model = Annotated[
+    str | None, typer.Option(help="Folder or Hub id of a classifier; the newest under outputs/ if not set.")
+]
+TextColumn = Annotated[
+    str | None, typer.Option(help="Column with texts or image paths; as in training, or recognised, if not set.")
+]
+LabelColumns = Annotated[
+    str | None, typer.Option(help="Column(s) with labels, separated by commas; likewise if not set.")
+]
+LabelDelimiter = Annotated[str | None, typer.Option(help="What separates labels in one column; likewise if not set.")]
+TrustRemoteCode = Annotated[
+    bool, typer.Option("--trust_remote_code", help="Run Python files that come with the model; none run otherwise.")
+]
+FURTHER: dict[str, Any] = {
+    "context_settings": {"allow_extra_args": True, "ignore_unknown_options": True},
+    "epilog": "Any training argument may follow: --learning_rate 2e-5 --bf16 --max_train_samples 500 --config FILE",
+}
+"""For commands that hand further arguments on to the training."""
+
+
+def further_settings(argv: Sequence[str]) -> dict[str, Any]:
+    """Arguments of the training, as they came; wrong ones are an error of the command's."""
+    from hf_mlcl.experiments.parsing import parse_settings
+
+    try:
+        return parse_settings(argv)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+def names(given: str | None) -> list[str] | None:
+    """Names that are separated by commas."""
+    return None if given is None else [name.strip() for name in given.split(",")]
+
+
+def quiet_libraries() -> None:
+    """No bars and no notes of the libraries below: what is printed is the result. Training keeps its own bar."""
+    import datasets
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    datasets.disable_progress_bars()
 
 
 def print_json(content: Any) -> None:
@@ -18,7 +65,7 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[Any]], title: s
     """Print a table: drawn where a person looks on, aligned plain text in a file or a pipe.
 
     Args:
-        headings: One a column.
+        headings: One per column.
         rows: Cells; numbers stand to the right.
         title: Stands above.
 
@@ -29,7 +76,7 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[Any]], title: s
         bce     0.4375
     """
     numeric = [all(isinstance(row[column], int | float) for row in rows) for column in range(len(headings))]
-    cells = [[_cell(value) for value in row] for row in rows]
+    cells = [[f"{value:.4f}" if isinstance(value, float) else str(value) for value in row] for row in rows]
     if sys.stdout.isatty():
         from rich.console import Console
         from rich.table import Table
@@ -47,11 +94,8 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[Any]], title: s
     lines = [list(headings), *cells]
     widths = [max(len(line[column]) for line in lines) for column in range(len(headings))]
     for line in lines:
-        placed = (
-            cell.rjust(width) if right else cell.ljust(width)
-            for cell, width, right in zip(line, widths, numeric, strict=True)
-        )
-        print("  ".join(placed).rstrip())
+        placed = zip(line, widths, numeric, strict=True)
+        print("  ".join(cell.rjust(width) if right else cell.ljust(width) for cell, width, right in placed).rstrip())
 
 
 def print_pairs(pairs: Sequence[tuple[str, str]], title: str = "") -> None:
@@ -66,7 +110,3 @@ def print_pairs(pairs: Sequence[tuple[str, str]], title: str = "") -> None:
 def say(message: str) -> None:
     """A word to the person, beside the output: it goes to stderr, so that pipes get results only."""
     print(message, file=sys.stderr, flush=True)
-
-
-def _cell(value: Any) -> str:
-    return f"{value:.4f}" if isinstance(value, float) else str(value)

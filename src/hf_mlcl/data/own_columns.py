@@ -44,7 +44,7 @@ def option(argument: str) -> str:
 
     Examples:
         >>> option("text_column")
-        'text_column (--text-column)'
+        'text_column (--text_column)'
     """
     return f"{argument} (--{argument.replace('_', '-')})"
 

@@ -166,7 +166,7 @@ class Anytime:
             return {}
         model = self.trainer.model
         encoder = Encoder(model, self.inputs.processor)
-        names = [model.config.id2label[number] for number in range(model.config.num_labels)]
+        names = model.config.label_names
         return name_priors(names, encoder.features, self.experiment.label_templates or TEMPLATES)
 
     def _publish(self, stage: Stage) -> None:

@@ -38,7 +38,7 @@ OTHER_PROTOCOL = {
 }
 """Settings that mean nothing with a protocol."""
 
-DRY_RUN = ("--dry-run", "--dry_run")
+DRY_RUN = ("--dry_run", "--dry-run")
 
 
 def parse_experiment(
@@ -98,7 +98,7 @@ def _parsed(argv: Sequence[str], description: str | None = None) -> tuple[dict[s
         raise ValueError(f"There is no argument {wrong}. Nearest: {_nearest(wrong.lstrip('-'), '--')}.")
     given = vars(known)
     if "dry_run" in given:
-        raise ValueError("--dry-run is for recipes; `hf-mlcl train` has --check.")
+        raise ValueError("--dry_run is for recipes; `hf-mlcl train` has --check.")
     return read_settings(given.pop("config")) if "config" in given else {}, given
 
 

@@ -40,7 +40,7 @@ from hf_mlcl.experiments.results import (
 from hf_mlcl.experiments.verdict import verdict
 from hf_mlcl.files import strict_json
 from hf_mlcl.hub import ModelReport, export_encoder, push_folder, write_model_card
-from hf_mlcl.hub.report import hub_id
+from hf_mlcl.hub.facts import hub_id
 from hf_mlcl.metrics import DecisionRule, f1
 from hf_mlcl.training import ContrastiveTrainingArguments
 from hf_mlcl.training.evaluation import evaluate_features, make_classifier, split_features
@@ -219,7 +219,7 @@ def evaluate_study(
 
 
 def _per_label(evaluated: LinearEvaluationResult, inputs: Inputs) -> list[dict[str, Any]]:
-    names = inputs.model.config.id2label.values()
+    names = inputs.model.config.label_names
     scores, counts = f1(*_decided(evaluated)), label_counts(inputs.data["train"], len(names))
     return [
         {"label": name, "train_rows": int(count), "f1": float(score)}

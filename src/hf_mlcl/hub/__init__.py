@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from hf_mlcl.hub.classifier import export_classifier
     from hf_mlcl.hub.encoder import export_encoder, load_prototypes
+    from hf_mlcl.hub.facts import DataFacts, LossFacts, ModelReport, SplitScores, report_of_model
     from hf_mlcl.hub.model_card import write_model_card
     from hf_mlcl.hub.onnx import export_onnx
     from hf_mlcl.hub.push import intended_files, push_folder, push_model
-    from hf_mlcl.hub.report import DataFacts, LossFacts, ModelReport, SplitScores, report_of_model
 
 _HOME = {
-    "DataFacts": "report",
-    "LossFacts": "report",
-    "ModelReport": "report",
-    "SplitScores": "report",
+    "DataFacts": "facts",
+    "LossFacts": "facts",
+    "ModelReport": "facts",
+    "SplitScores": "facts",
     "export_classifier": "classifier",
     "export_encoder": "encoder",
     "export_onnx": "onnx",
@@ -31,7 +31,7 @@ _HOME = {
     "load_prototypes": "encoder",
     "push_folder": "push",
     "push_model": "push",
-    "report_of_model": "report",
+    "report_of_model": "facts",
     "write_model_card": "model_card",
 }
 

@@ -73,11 +73,10 @@ def export_classifier(
     """
     weight, bias = _one_linear_layer(classifier)
     config = classifier.config
-    names = [config.id2label[i] for i in range(config.num_labels)]
     if isinstance(config.backbone_config, TimmWrapperConfig):
         model = _timm_classifier(classifier, weight, bias)
         with staged(folder) as stage:
-            save_timm(model, config.backbone_config, stage, processor, labels=names)
+            save_timm(model, config.backbone_config, stage, processor, labels=config.label_names)
     elif config.pooling == "pooled":
         raise ValueError(f"A classifier of precomputed features has no counterpart in another library. {ELSEWHERE}")
     else:

@@ -108,9 +108,8 @@ def _save_prototypes(model: MLCLModel, path: Path) -> None:
         "projection_hidden": model.projection.hidden.weight,
         "projection_out": model.projection.out.weight,
     }
-    names = [model.config.id2label[i] for i in range(model.config.num_labels)]
     stored = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    save_file(stored, path, {"format": "pt", "labels": json.dumps(names)})
+    save_file(stored, path, {"format": "pt", "labels": json.dumps(model.config.label_names)})
 
 
 # Images ---------------------------------------------------------------------------------------------------------------

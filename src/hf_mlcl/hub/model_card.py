@@ -6,39 +6,31 @@ import json
 import logging
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import numpy as np
-from huggingface_hub import EvalResultEntry, ModelCardData, eval_result_entries_to_yaml
+from huggingface_hub import EvalResultEntry, ModelCard, ModelCardData, eval_result_entries_to_yaml
 from huggingface_hub.utils import yaml_dump  # type: ignore[attr-defined]
 
 from hf_mlcl.files import staged
-from hf_mlcl.hub.report import LossFacts, ModelReport
-from hf_mlcl.hub.uses import Contents, look_into, uses
+from hf_mlcl.hub.encoder import PROTOTYPES_FILE
+from hf_mlcl.hub.facts import DataFacts, ModelReport
 
 logger = logging.getLogger(__name__)
 
+TEMPLATE = Path(__file__).with_name("model_card_template.md")
 METRICS = {"micro_f1": "micro-F1", "macro_f1": "macro-F1", "mAP": "mAP", "hamming_loss": "Hamming loss"}
 HUB_METRICS = ["f1", "mean_average_precision", "hamming_loss"]
-FOLDED_FROM = 40
-"""Longer tables of labels can be unfolded."""
-
 FEW_EXAMPLES = 10
-
 NO_REPOSITORY_YET = "YOUR-NAME/YOUR-MODEL"
 """Stands in the code on a card until the model is pushed."""
 
-CITATION = """@misc{audibert2024multilabel,
-    title = {Multi-Label Contrastive Learning: A Comprehensive Study},
-    author = {Audibert, Alexandre and Gauffre, Aurélien and Amini, Massih-Reza},
-    year = {2024},
-    eprint = {2412.00101},
-    archivePrefix = {arXiv},
-}"""
+Table = tuple[list[str], list[list[str]]]
+"""Header and rows."""
 
 
 def write_model_card(
@@ -48,7 +40,7 @@ def write_model_card(
 
     What the card shows of using the model depends on what the folder holds: one of ours, a plain encoder or classifier,
     an ONNX graph. Results are written where the data has an id on the Hub, since that is what they are listed under.
-    What an earlier card had beside it and this one has not, goes: results and the pictures that it showed.
+    Results and pictures of an earlier card that this one does not have are removed.
 
     Args:
         folder: With the model in it.
@@ -74,20 +66,18 @@ def write_model_card(
     root = Path(folder)
     if not (root / "config.json").is_file() and not list(root.glob("*.onnx")):
         raise ValueError(f"folder={os.fspath(folder)!r} holds no model: there is no config.json in it.")
-    contents = look_into(root, report.modality)
     title = name or report.name or (repo_id or root.resolve().name).split("/")[-1]
-    body = "\n\n".join(_body(root, contents, report, title, repo_id or NO_REPOSITORY_YET))
+    card = _card(root, report, title, repo_id or NO_REPOSITORY_YET)
     earlier = _files_of_earlier_card(root)
     with staged(root) as stage:
         (stage / "figures").mkdir()
         for file, (figure, _) in report.figures.items():
             figure.savefig(stage / "figures" / file, dpi=120)
-        results = _results(report)
-        if results:
+        if (data := report.data) is not None and data.hub_id and report.scores is not None:
+            slug = re.sub(r"[^a-z0-9]+", "_", data.name.split("/")[-1].lower()).strip("_") or "results"
             (stage / ".eval_results").mkdir()
-            (stage / ".eval_results" / f"{_slug(_data_name(report))}.yaml").write_text(yaml_dump(results))
-        text = f"---\n{yaml_dump(_metadata(contents, report))}---\n\n{body}\n"
-        (stage / "README.md").write_text(text, encoding="utf-8")
+            (stage / ".eval_results" / f"{slug}.yaml").write_text(yaml_dump(_results(data.hub_id, report)))
+        (stage / "README.md").write_text(card, encoding="utf-8")
         written = {path.relative_to(stage) for path in stage.rglob("*")}
     for stale in earlier - written:
         logger.info("Removing %s, which belongs to the earlier card of %s.", stale, root)
@@ -103,242 +93,135 @@ def _files_of_earlier_card(root: Path) -> set[Path]:
     return {*map(Path, shown), *results}
 
 
-# Metadata -------------------------------------------------------------------------------------------------------------
-
-
-def _metadata(contents: Contents, report: ModelReport) -> dict[str, Any]:
-    losses = [loss.name for loss in report.losses]
-    tags = ["multi-label", "contrastive-learning", "hf-mlcl", *losses, *report.tags]
-    known = report.scores is not None or set(report.metrics) & set(METRICS)
-    data = ModelCardData(
+def _card(root: Path, report: ModelReport, title: str, model_id: str) -> str:
+    """The card's text: metadata and the template, filled in."""
+    contents, data = _look_into(root, report.modality), report.data
+    tags = ["multi-label", "contrastive-learning", "hf-mlcl", *(loss.name for loss in report.losses), *report.tags]
+    metadata = ModelCardData(
         base_model=report.base_model,
-        datasets=[report.data.hub_id] if report.data is not None and report.data.hub_id else None,
+        datasets=[data.hub_id] if data is not None and data.hub_id else None,
         language=list(report.language) or None,
         library_name=contents.library,
         license=report.license,
-        metrics=HUB_METRICS if known else None,
+        metrics=HUB_METRICS if report.scores is not None or set(report.metrics) & set(METRICS) else None,
         pipeline_tag=contents.task,
-        tags=list(dict.fromkeys(tags)),
+        tags=tags,
     )
-    return dict(data.to_dict())  # type: ignore[no-untyped-call]
+    counts = None if data is None else data.label_counts
+    card: ModelCard = ModelCard.from_template(  # type: ignore[no-untyped-call]
+        metadata,
+        str(TEMPLATE),
+        report=report,
+        data=data,
+        title=title,
+        model_id=model_id,
+        **contents._asdict(),
+        prototypes_file=PROTOTYPES_FILE,
+        plain=_plain,
+        data_link=None if data is None else _data_link(data),
+        score_table=_score_table(report),
+        has_groups=counts is not None,
+        label_table=_label_table(report),
+        rare_labels=0 if counts is None else int((counts < FEW_EXAMPLES).sum()),
+        hyperparameters=[[_plain(name), _plain(str(value))] for name, value in report.hyperparameters.items()],
+        training_facts={
+            "Hardware": report.hardware,
+            **{f"Time of {what}": _duration(value) for what, value in report.seconds.items()},
+            **{what[:1].upper() + what[1:]: f"{value:.3g}" for what, value in report.energy.items()},
+            "Versions": ", ".join(f"{name} {version}" for name, version in report.versions.items()),
+        },
+    )
+    return re.sub(r"\s*\n\s*\n", "\n\n", card.content).strip() + "\n"
 
 
-def _results(report: ModelReport) -> list[dict[str, Any]]:
-    """Scores as entries of ``.eval_results``: one a metric, listed under the dataset's id."""
-    if report.data is None or report.data.hub_id is None or report.scores is None:
-        return []
-    tuned = report.thresholds is not None
-    values = report.scores.metrics(0.5 if report.thresholds is None else report.thresholds)
+class _Contents(NamedTuple):
+    """What a model's folder holds."""
+
+    kind: str  # "encoder" and "classifier" load with this package, "plain ..." without; "onnx" is a graph alone
+    library: str  # which one loads it, as the Hub spells it
+    task: str | None  # the Hub's name of what it is for
+    files: frozenset[str]
+    graph: str | None
+    pooling: str  # how a text encoder makes one vector of its tokens
+
+
+def _look_into(root: Path, modality: str) -> _Contents:
+    """Find out what kind of model a folder holds."""
+    config, sentence = (
+        json.loads(path.read_text()) if path.is_file() else {}
+        for path in (root / "config.json", root / "1_Pooling" / "config.json")
+    )
+    files = frozenset(item.name for item in root.iterdir())
+    graph = min((name for name in files if name.endswith(".onnx")), default=None)
+    if not config:
+        return _Contents("onnx", "onnx", None, files, graph, "")
+    is_timm = "architecture" in config  # timm's own layout
+    architecture = (config.get("architectures") or [""])[0]
+    classifies = bool(config.get("num_classes")) if is_timm else architecture.endswith("Classification")
+    kind, library = "classifier" if classifies else "encoder", "timm" if is_timm else "transformers"
+    what = "image" if modality == "image" else "text" if classifies else ""
+    task = f"{what}-{'classification' if classifies else 'feature-extraction'}".strip("-")
+    if config.get("model_type") != "mlcl":
+        kind = f"plain {kind}"
+        if "modules.json" in files:
+            library, task = "sentence-transformers", "sentence-similarity"
+    pooling = "mean" if sentence.get("pooling_mode_mean_tokens") else str(config.get("pooling", "first"))
+    return _Contents(kind, library, task, files, graph, pooling)
+
+
+def _results(hub_id: str, report: ModelReport) -> list[dict[str, Any]]:
+    """Scores as entries of ``.eval_results``, one per metric, listed under the dataset's id."""
+    assert report.scores is not None
+    values = report.scores.metrics(report.decided_at)
     split = f"{report.scores.split} split; " if report.scores.split else ""
-    notes = split + ("thresholds tuned on validation" if tuned else "threshold 0.5")
+    notes = split + ("threshold 0.5" if report.thresholds is None else "thresholds tuned on validation")
+    day = date.today().isoformat()
     entries = [
-        EvalResultEntry(
-            dataset_id=report.data.hub_id,
-            task_id=name.lower(),
-            value=round(values[name], 6),
-            date=date.today().isoformat(),
-            notes=notes,
-        )
-        for name in METRICS
+        EvalResultEntry(hub_id, name.lower(), value=round(values[name], 6), date=day, notes=notes) for name in METRICS
     ]
     return list(eval_result_entries_to_yaml(entries))
 
 
-def _slug(name: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "_", name.split("/")[-1].lower()).strip("_") or "results"
-
-
-def _data_name(report: ModelReport) -> str:
-    return "" if report.data is None else report.data.name
-
-
-# Sections -------------------------------------------------------------------------------------------------------------
-
-
-def _body(root: Path, contents: Contents, report: ModelReport, title: str, model_id: str) -> Iterator[str]:
-    yield f"# {_plain(title)}"
-    yield _summary(contents, report)
-    yield "## How to use it"
-    yield f"```bash\npip install {_packages(contents, report)}\n```"
-    for use in uses(contents, report, model_id, _pooling(root)):
-        yield f"### {use.title}\n\n```python\n{use.code.strip()}\n```"
-    if report.scores is not None or report.metrics:
-        yield "## Scores"
-        yield from _scores(report)
-    yield f"## Labels\n\n{_labels(report)}"
-    if report.data is not None:
-        yield f"## Data\n\n{_data(report)}"
-    if report.losses or report.hyperparameters:
-        yield "## Training"
-        yield from _training(report)
-    if report.figures:
-        yield "## The space"
-        for file, (_, caption) in report.figures.items():
-            yield f"![{_plain(caption)}](figures/{file})\n\n*{_plain(caption)}*"
-    yield "## Limits\n\n" + "\n".join(f"- {limit}" for limit in _limits(contents, report))
-    yield f"## Licence\n\n{_license(report)}"
-    yield "## Citation"
-    for citation in _citations(report):
-        yield f"```bibtex\n{citation}\n```"
-
-
-def _packages(contents: Contents, report: ModelReport) -> str:
-    """What has to be installed for the code on the card."""
-    if contents.kind == "onnx":
-        further = {"text": " transformers", "image": " transformers pillow", "features": ""}[report.modality]
-        return f"onnxruntime huggingface_hub{further}"
-    return contents.library if contents.kind.startswith("plain") else "hf-mlcl"
-
-
-def _summary(contents: Contents, report: ModelReport) -> str:
-    what = {"text": "texts", "image": "images", "features": "precomputed features"}[report.modality]
-    loss = " + ".join(f"`{loss.name}`" for loss in report.losses)
-    trained = f", trained with the loss {loss}" if loss else ""
-    data = f" on {_data_link(report)}" if report.data is not None else ""
-    subject = "A multi-label classifier of" if "classifier" in contents.kind else "An encoder of"
-    if contents.kind == "onnx":
-        subject = "An ONNX graph of a model that reads"
-    labels = len(report.label_names)
-    backbone = f" Its backbone: {_plain(report.backbone)}" if report.backbone else ""
-    origin = "."
-    if report.base_model:
-        origin = f", from [{_plain(report.base_model)}](https://huggingface.co/{quote(report.base_model)})."
-    alone = "" if contents.kind in ("encoder", "classifier") else "It loads without hf-mlcl."
-    return f"{subject} {what} for {labels} labels{trained}{data}.{backbone}{origin if backbone else ''} {alone}".strip()
-
-
-def _data_link(report: ModelReport) -> str:
-    assert report.data is not None
-    name = _plain(report.data.name)
-    if not report.data.name:
-        return "data without a name"
-    if report.data.hub_id:
-        return f"[{name}](https://huggingface.co/datasets/{quote(report.data.hub_id)})"
-    return f"[{name}](<{report.data.homepage}>)" if report.data.homepage else name
-
-
-def _scores(report: ModelReport) -> Iterator[str]:
+def _score_table(report: ModelReport) -> Table:
+    """Scores over all labels and over groups of them; the last logged ones where no others are known."""
     if report.scores is None:
         rows = [[_plain(METRICS.get(name, name)), f"{value:.4f}"] for name, value in report.metrics.items()]
-        yield "The last evaluation while training:"
-        yield _table(["", "value"], rows)
-        return
-    scores, groups = report.scores, {} if report.data is None else report.data.groups()
-    settings: list[tuple[str, float | Sequence[float]]] = [("threshold 0.5", 0.5)]
+        return ["", "value"], rows
+    groups = {} if report.data is None else report.data.groups()
+    settings: dict[str, float | Sequence[float]] = {"threshold 0.5": 0.5}
     if report.thresholds is not None:
-        settings.append(("tuned thresholds", report.thresholds))
+        settings["tuned thresholds"] = report.thresholds
     rows = []
-    for title, thresholds in settings:
-        values = scores.metrics(thresholds)
-        each = scores.counts(thresholds).f1()
-        parts = [f"{each[ids].mean():.4f}" for ids in groups.values() if len(ids)]
-        rows.append([title, *(f"{values[name]:.4f}" for name in METRICS), *parts])
-    header = ["", *METRICS.values(), *(f"{name} F1 ({len(ids)} labels)" for name, ids in groups.items() if len(ids))]
-    where = f"the {scores.split} split, " if scores.split else ""
-    yield f"On {where}{len(scores.labels):,} examples. {report.evaluation}".strip()
-    yield _table(header, rows)
-    if groups:
-        yield "Head, medium and tail are the most frequent third of the labels, the next and the rarest, by macro-F1."
+    for title, thresholds in settings.items():
+        values, each = report.scores.metrics(thresholds), report.scores.counts(thresholds).f1()
+        shown = [*(values[name] for name in METRICS), *(each[ids].mean() for ids in groups.values())]
+        rows.append([title, *(f"{value:.4f}" for value in shown)])
+    return ["", *METRICS.values(), *(f"{name} F1 ({len(ids)} labels)" for name, ids in groups.items())], rows
 
 
-def _labels(report: ModelReport) -> str:
-    columns: dict[str, Sequence[Any]] = {"label": [_plain(name) or " " for name in report.label_names]}
+def _label_table(report: ModelReport) -> Table:
+    """One row per label, the most frequent first where their counts are known."""
+    columns: dict[str, Sequence[str]] = {"label": [_plain(name) or " " for name in report.label_names]}
     counts = None if report.data is None else report.data.label_counts
     if counts is not None:
-        columns["training examples"] = [f"{int(count):,}" for count in counts]
-    if report.thresholds is not None:
-        columns["threshold"] = [f"{value:.3f}" for value in report.thresholds]
+        columns["training examples"] = [f"{count:,}" for count in counts.tolist()]
+    numbers: dict[str, Any] = {} if report.thresholds is None else {"threshold": report.thresholds}
     if report.scores is not None:
-        found = report.scores.counts(0.5 if report.thresholds is None else report.thresholds)
-        for title, values in {"precision": found.precision(), "recall": found.recall(), "F1": found.f1()}.items():
-            columns[title] = [f"{value:.3f}" for value in values]
-        columns["average precision"] = [f"{value:.3f}" for value in report.scores.average_precision()]
+        found = report.scores.counts(report.decided_at)
+        numbers |= {"precision": found.precision(), "recall": found.recall(), "F1": found.f1()}
+        numbers["average precision"] = report.scores.average_precision()
+    columns |= {title: [f"{value:.3f}" for value in values] for title, values in numbers.items()}
     order = range(len(report.label_names)) if counts is None else np.argsort(-counts, kind="stable").tolist()
-    table = _table(list(columns), [[values[i] for values in columns.values()] for i in order])
-    if len(report.label_names) < FOLDED_FROM:
-        return table
-    return f"<details>\n<summary>{len(report.label_names)} labels</summary>\n\n{table}\n\n</details>"
+    return list(columns), [[values[i] for values in columns.values()] for i in order]
 
 
-def _data(report: ModelReport) -> str:
-    data = report.data
-    assert data is not None
-    parts = [f"{_data_link(report)}. {data.summary}".strip()] if data.name else []
-    if data.rows is not None:
-        per_row = (
-            "" if data.label_counts is None else f", {data.label_counts.sum() / max(data.rows, 1):.2f} labels each"
-        )
-        parts.append(f"{data.rows:,} training examples{per_row}.")
-    if data.license:
-        parts.append(f"Terms of the data: {data.license}.")
-    return " ".join(parts)
-
-
-def _training(report: ModelReport) -> Iterator[str]:
-    for loss in report.losses:
-        yield _loss(loss)
-    if report.hyperparameters:
-        yield _table(
-            ["hyperparameter", "value"],
-            [[_plain(name), _plain(str(value))] for name, value in report.hyperparameters.items()],
-        )
-    facts = {
-        "Hardware": report.hardware,
-        **{f"Time of {what}": _duration(value) for what, value in report.seconds.items()},
-        **{what.capitalize(): f"{value:.3g}" for what, value in report.energy.items()},
-        "Versions": ", ".join(f"{name} {version}" for name, version in report.versions.items()),
-    }
-    rows = [f"- {_plain(name)}: {_plain(value)}" for name, value in facts.items() if value]
-    if rows:
-        yield "\n".join(rows)
-
-
-def _loss(loss: LossFacts) -> str:
-    lines = re.sub(r"[,;]  ", "\n", loss.formula)  # a line each, since pages are narrow
-    formula = f"\n\n```text\n{lines}\n```" if loss.formula else ""
-    citation = f"\n\n{loss.citation}." if loss.citation else ""
-    return f"The loss `{loss.name}`:{formula}{citation}"
-
-
-def _limits(contents: Contents, report: ModelReport) -> Iterator[str]:
-    yield f"It knows its {len(report.label_names)} labels and no others, as its data uses them, biases included."
-    counts = None if report.data is None else report.data.label_counts
-    if counts is not None and (few := int((counts < FEW_EXAMPLES).sum())):
-        yield f"{few} labels have fewer than {FEW_EXAMPLES} training examples: do not rely on what it says of them."
-    if "classifier" in contents.kind:
-        if report.thresholds is None:
-            yield "Thresholds were not tuned: 0.5 misses many examples of rare labels. Tune them on data of your own."
-        else:
-            yield "Thresholds were tuned on the validation split: tune them again on data that differs from it."
-    if contents.kind == "plain classifier" and report.modality == "text":
-        yield "It computes in float32 or bfloat16; float16 cannot hold its head."
-    if report.prototypes and contents.kind in ("encoder", "plain encoder"):
-        yield "Similarities to prototypes rank labels; they are no probabilities."
-    if report.scores is not None:
-        yield "The scores are those of one run with one seed."
-
-
-def _license(report: ModelReport) -> str:
-    origin = []
-    if report.base_model:
-        origin.append("of the backbone")
-    if report.data is not None:
-        origin.append(f"of the data ({report.data.license})" if report.data.license else "of the data")
-    others = f" The terms {' and '.join(origin)} apply as well." if origin else ""
-    return (f"`{report.license}`." if report.license else "Not stated by those who trained it.") + others
-
-
-def _citations(report: ModelReport) -> list[str]:
-    data = "" if report.data is None else report.data.citation
-    return [CITATION, *([data.strip()] if data.strip() else [])]
-
-
-# Markdown -------------------------------------------------------------------------------------------------------------
-
-
-def _table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
-    return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
+def _data_link(data: DataFacts) -> str:
+    name = _plain(data.name)
+    if not name:
+        return "data without a name"
+    if data.hub_id:
+        return f"[{name}](https://huggingface.co/datasets/{quote(data.hub_id)})"
+    return f"[{name}](<{data.homepage}>)" if data.homepage else name
 
 
 def _plain(text: str) -> str:
@@ -358,11 +241,3 @@ def _duration(seconds: float) -> str:
     hours, rest = divmod(round(seconds), 3600)
     minutes, left = divmod(rest, 60)
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {left} s" if minutes else f"{seconds:.1f} s"
-
-
-def _pooling(root: Path) -> str:
-    """How a text encoder makes one vector of its tokens, from what lies beside it."""
-    ours, theirs = root / "config.json", root / "1_Pooling" / "config.json"
-    if theirs.is_file() and json.loads(theirs.read_text()).get("pooling_mode_mean_tokens"):
-        return "mean"
-    return str(json.loads(ours.read_text()).get("pooling", "first")) if ours.is_file() else "first"

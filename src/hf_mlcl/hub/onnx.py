@@ -155,9 +155,11 @@ def _example(
 def _metadata(model: Any) -> dict[str, str]:
     import json
 
-    names = [model.config.id2label[i] for i in range(model.config.num_labels)]
     thresholds = getattr(model.config, "thresholds", None)
-    return {"labels": json.dumps(names), **({"thresholds": json.dumps(list(thresholds))} if thresholds else {})}
+    return {
+        "labels": json.dumps(model.config.label_names),
+        **({"thresholds": json.dumps(list(thresholds))} if thresholds else {}),
+    }
 
 
 def _check(graph: _Graph, session: Any, inputs: Mapping[str, Tensor]) -> None:

@@ -16,7 +16,7 @@ from hf_mlcl.files import staged
 if TYPE_CHECKING:
     from huggingface_hub import CommitInfo
 
-    from hf_mlcl.hub.report import ModelReport
+    from hf_mlcl.hub.facts import ModelReport
 
 logger = logging.getLogger(__name__)
 
@@ -157,8 +157,8 @@ def push_model(
     """
     from huggingface_hub import HfApi
 
+    from hf_mlcl.hub.facts import calibrated, report_of_model
     from hf_mlcl.hub.model_card import write_model_card
-    from hf_mlcl.hub.report import calibrated, report_of_model
 
     repository = HfApi(token=token).create_repo(repo_id, private=private, exist_ok=True).repo_id
     with tempfile.TemporaryDirectory() as folder:

@@ -52,7 +52,7 @@ class PrototypeClassifier:
     ) -> None:
         if space not in ("embeddings", "features"):
             raise ValueError(f"space must be 'embeddings' or 'features', got {space!r}.")
-        names = _names_of(encoder) if label_names is None else list(label_names)
+        names = encoder.model.config.label_names if label_names is None else list(label_names)
         if isinstance(label_names, str) or len(set(names)) != len(names):
             raise ValueError(f"label_names must be a list of different names, one per label; got {label_names!r}.")
         if prototypes.ndim != 2 or len(prototypes) != len(names):
@@ -111,9 +111,3 @@ class PrototypeClassifier:
             for ids, row in zip(order.tolist(), scores.tolist(), strict=True)
         ]
         return found[0] if is_single(inputs) else found
-
-
-def _names_of(encoder: Encoder) -> list[str]:
-    """The labels that an encoder was trained for."""
-    config = encoder.model.config
-    return [config.id2label[i] for i in range(config.num_labels)]

@@ -85,6 +85,11 @@ class MLCLConfig(PreTrainedConfig):
     single_label: bool = False
     logit_temperature: float = 1.0
 
+    @property
+    def label_names(self) -> list[str]:
+        """The labels, in the order of their ids."""
+        return [self.id2label[number] for number in range(self.num_labels)]
+
     def __post_init__(self, **kwargs: Any) -> None:
         """Make a configuration of the backbone from its dictionary."""
         if self.backbone_config is None:

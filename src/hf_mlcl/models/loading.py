@@ -109,7 +109,7 @@ def problem(error: BaseException) -> str:
     text = " ".join(str(error).split())
     text = text if len(text) <= LONGEST_MESSAGE else f"{text[: LONGEST_MESSAGE - 1]}…"
     text = text if isinstance(error, OSError | ValueError) and text else f"{type(error).__name__}: {text}"
-    hint = " (on the command line: --trust-remote-code)" if "trust_remote_code" in str(error) else ""
+    hint = " (on the command line: --trust_remote_code)" if "trust_remote_code" in str(error) else ""
     return text.rstrip(".") + hint
 
 

@@ -79,7 +79,7 @@ def evaluate_features(
         priors: With ``protocol="best"``: where heads may shrink to.
     """
     device, validation = trainer.args.device, features["validation"]
-    test: tuple[Any, Any] = features.get("test", (None, None))  # type: ignore[arg-type]
+    test: tuple[Any, Any] = features.get("test", (None, None))
     if config.protocol == "direct":
         own = trainer.model.classifier
         if own is None:

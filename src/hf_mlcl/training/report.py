@@ -18,7 +18,7 @@ import numpy.typing as npt
 import torch
 
 from hf_mlcl.evaluation.linear import LinearEvaluationResult
-from hf_mlcl.hub.report import DataFacts, LossFacts, ModelReport, SplitScores, calibrated, report_of_model
+from hf_mlcl.hub.facts import DataFacts, LossFacts, ModelReport, SplitScores, calibrated, report_of_model
 from hf_mlcl.losses import CrossEntropyLoss, JoinedLoss
 from hf_mlcl.metrics import sigmoid
 from hf_mlcl.training.rows import evenly, label_counts

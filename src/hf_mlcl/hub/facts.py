@@ -74,9 +74,10 @@ class DataFacts:
     rows: int | None = None
     label_counts: npt.NDArray[np.int64] | None = None
 
-    def groups(self) -> Mapping[str, npt.NDArray[np.int64]]:
-        """Head, medium and tail labels; empty where the counts are not known."""
-        return {} if self.label_counts is None else frequency_groups(self.label_counts)
+    def groups(self) -> dict[str, npt.NDArray[np.int64]]:
+        """Head, medium and tail labels, as far as there are some; empty where the counts are not known."""
+        found = {} if self.label_counts is None else frequency_groups(self.label_counts)
+        return {name: ids for name, ids in found.items() if len(ids)}
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ class ModelReport:
         evaluation: How the classifier came about, in a sentence.
         scores: Truth and probabilities on a held-out split.
         metrics: Scores by name, where only they are known.
-        thresholds: One a label, where they were tuned.
+        thresholds: One per label, where they were tuned.
         figures: File names, each with a figure and its caption.
         hardware: What it was trained on.
         seconds: How long things took.
@@ -138,29 +139,30 @@ class ModelReport:
     tags: Sequence[str] = ()
     prototypes: bool = True
 
+    @property
+    def decided_at(self) -> float | Sequence[float]:
+        """The thresholds that the scores on the card are those of."""
+        return 0.5 if self.thresholds is None else self.thresholds
+
 
 def report_of_model(model: Any) -> ModelReport:
-    """What a model tells of itself.
-
-    Args:
-        model: An encoder or a classifier.
+    """What a model, an encoder or a classifier, tells of itself.
 
     Examples:
         >>> from hf_mlcl import MLCLModel
         >>> report_of_model(MLCLModel.from_features(8, ["a", "b"])).label_names
         ['a', 'b']
     """
-    config = model.config
-    names = [config.id2label[i] for i in range(config.num_labels)]
+    config, backbone = model.config, model.config.backbone_config
     modalities = {"input_ids": "text", "pixel_values": "image", "feature_values": "features"}
     parameters = sum(parameter.numel() for parameter in model.backbone.parameters())
-    backbone = getattr(config.backbone_config, "architecture", None) or type(model.backbone).__name__
+    architecture = backbone.architecture if backbone.model_type == "timm_wrapper" else type(model.backbone).__name__
     return ModelReport(
-        label_names=names,
+        label_names=config.label_names,
         modality=modalities[model.main_input_name],  # type: ignore[arg-type]
-        backbone=f"{backbone}, {parameters:,} parameters",
-        base_model=hub_id(str(getattr(config.backbone_config, "_name_or_path", "") or "")),
-        thresholds=getattr(config, "thresholds", None),
+        backbone=f"{architecture}, {parameters:,} parameters",
+        base_model=hub_id(backbone.name_or_path),
+        thresholds=config.thresholds,
     )
 
 
@@ -174,7 +176,7 @@ def calibrated(report: ModelReport, config: Any) -> ModelReport:
     scores = report.scores
     if scores is not None:
         scores = replace(scores, probabilities=DecisionRule.of(config).scaled(scores.probabilities))
-    return replace(report, scores=scores, thresholds=getattr(config, "thresholds", None))
+    return replace(report, scores=scores, thresholds=config.thresholds)
 
 
 def hub_id(name: str) -> str | None:

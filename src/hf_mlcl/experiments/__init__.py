@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hf_mlcl.experiments.parsing import build_experiment, parse_experiment
     from hf_mlcl.experiments.recipe import Recipe, study_recipe
     from hf_mlcl.experiments.results import ExperimentResult, print_summary
-    from hf_mlcl.experiments.running import run_experiment
+    from hf_mlcl.experiments.running import run_experiment, run_recipe
 
 _HOME = {
     "ExperimentArguments": "arguments",
@@ -28,6 +28,7 @@ _HOME = {
     "parse_experiment": "parsing",
     "print_summary": "results",
     "run_experiment": "running",
+    "run_recipe": "running",
     "study_recipe": "recipe",
 }
 
@@ -40,6 +41,7 @@ __all__ = [
     "parse_experiment",
     "print_summary",
     "run_experiment",
+    "run_recipe",
     "study_recipe",
 ]
 

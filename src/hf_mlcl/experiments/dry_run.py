@@ -13,11 +13,11 @@ from transformers import TrainingArguments
 
 from hf_mlcl.data.facts import SplitSizes
 from hf_mlcl.data.registry import corpus_facts, default_options, list_corpora
-from hf_mlcl.experiments.arguments import ExperimentArguments
+from hf_mlcl.experiments.arguments import OF_PROTOCOL, ExperimentArguments
 from hf_mlcl.experiments.checking import evaluates_linearly, linear_config
 from hf_mlcl.experiments.inputs import training_steps
 from hf_mlcl.experiments.origins import ANY, COMMAND_LINE, FILE, LAUNCHER, LIBRARY, OURS, PAPER, Origin, origins
-from hf_mlcl.experiments.parsing import OTHER_PROTOCOL, build_experiment
+from hf_mlcl.experiments.parsing import build_experiment
 from hf_mlcl.experiments.recipe import Recipe
 from hf_mlcl.losses import build_loss, hyperparameters, loss_kinds
 from hf_mlcl.models.configuration import MLCLConfig
@@ -239,7 +239,7 @@ def _without_effect(
     """Settings of the study that mean nothing for this kind of data and loss."""
     nothing = {"image_size", "augmented_passes"} if kind == "text" else {"max_length", "pooling", "clean_text"}
     kinds = loss_kinds(training.loss)
-    nothing |= set(OTHER_PROTOCOL[experiment.protocol])
+    nothing |= set(OF_PROTOCOL["study" if experiment.protocol == "best" else "best"])
     if experiment.protocol == "best" or not evaluates_linearly(experiment, training.loss):
         nothing |= {name for name in ANY if name.startswith("linear_")} | {"augmented_passes"}
     if "contrastive" not in kinds:

@@ -64,7 +64,6 @@ def own_recipe(data: OwnData, corpus: str, backbone: str | None = None) -> Recip
         "protocol": "best",
         "per_device_eval_batch_size": 64,
         "save_steps": 0.25,
-        "save_total_limit": 1,
         "report_to": "none",
         "logging_steps": 25,
         "thresholds": "macro_f1",

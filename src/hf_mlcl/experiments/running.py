@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate import PartialState
 from datasets import DatasetDict
 from transformers import set_seed
 
@@ -28,13 +29,16 @@ from hf_mlcl.experiments.checking import check_experiment, check_push, linear_co
 from hf_mlcl.experiments.checkpoints import StatisticsInCheckpoints, delete_checkpoints, starting_checkpoint
 from hf_mlcl.experiments.inputs import Inputs, load_data, prepare_inputs
 from hf_mlcl.experiments.output_folder import OutputFolder
+from hf_mlcl.experiments.parsing import parse_experiment
 from hf_mlcl.experiments.progress import without_bars
+from hf_mlcl.experiments.recipe import Recipe
 from hf_mlcl.experiments.results import (
     DATA_FINGERPRINT,
     DATA_SOURCE,
     DECISIONS_FILE,
     METRICS_FILE,
     ExperimentResult,
+    print_summary,
     save_decisions,
 )
 from hf_mlcl.experiments.verdict import verdict
@@ -108,6 +112,18 @@ def run_experiment(
         if training.process_index == 0 and training.push_to_hub:
             _push(result, training)
     return result
+
+
+def run_recipe(recipe: Recipe, description: str | None = None) -> None:
+    """What a recipe does as a program: settings from the command line, the experiment, its scores.
+
+    Args:
+        recipe: The defaults.
+        description: For ``--help``.
+    """
+    result = run_experiment(*parse_experiment(recipe, description=description))
+    print_summary(result)
+    PartialState().destroy_process_group()  # a rank that leaves without it may crash on its way out
 
 
 def _for_trainer(training: ContrastiveTrainingArguments) -> ContrastiveTrainingArguments:

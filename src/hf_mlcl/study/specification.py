@@ -23,8 +23,7 @@ from typing import Any
 
 import yaml
 
-from hf_mlcl.experiments.argument_types import accepts, hint_name, known_arguments
-from hf_mlcl.experiments.yaml_file import parse_yaml
+from hf_mlcl.experiments.settings_file import accepts, hint_name, known_arguments, parse_yaml
 
 Block = Mapping[str, Any]
 

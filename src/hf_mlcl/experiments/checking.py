@@ -16,40 +16,31 @@ from hf_mlcl.training import ContrastiveTrainingArguments
 
 
 def check_experiment(experiment: ExperimentArguments, training: ContrastiveTrainingArguments) -> None:
-    """Refuse what cannot be trained or evaluated.
-
-    Raises:
-        ValueError: Names the setting and what to do.
-    """
-    if training.max_steps <= 0 and training.num_train_epochs <= 0:
-        raise ValueError(
-            f"num_train_epochs must be above 0, or max_steps must; got {training.num_train_epochs:g} and "
-            f"{training.max_steps}: nothing would be trained."
-        )
-    if training.push_to_hub and training.hub_strategy in (HubStrategy.CHECKPOINT, HubStrategy.ALL_CHECKPOINTS):
-        raise ValueError(
-            f"hub_strategy={training.hub_strategy.value!r} is not possible: an experiment pushes its finished "
-            "encoder and classifier, and no checkpoints. Leave it out, or use ContrastiveMultiLabelTrainer, which "
-            "pushes them."
-        )
-    if experiment.data_dir is not None and not Path(experiment.data_dir).expanduser().is_dir():
-        raise ValueError(
-            f"data_dir={experiment.data_dir!r} is not a folder. Give the folder with the files of {experiment.corpus}."
-        )
-    if experiment.corpus_options:
-        if experiment.corpus not in list_corpora():
-            raise ValueError(
-                f"corpus_options={experiment.corpus_options} are for the corpora of `hf-mlcl corpora`, and "
-                f"{experiment.corpus!r} is none of them. Leave them out."
-            )
-        corpus_options(experiment.corpus, experiment.size, experiment.corpus_options, training.seed)
-    if experiment.corpus in list_corpora() and experiment.test_file is not None:
-        raise ValueError(f"test_file is for data of one's own; the corpus {experiment.corpus!r} has its test split.")
-    if experiment.evaluation == "direct" and "logit" not in loss_kinds(training.loss):
-        raise ValueError(
-            f"evaluation='direct' needs a loss on logits; {training.loss!r} trains no classifier. Join one "
-            f"({training.loss}+zlpr), or leave evaluation at 'auto'."
-        )
+    """Raise a ValueError for what cannot be trained or evaluated; it names the setting and what to do."""
+    corpus, loss, options = experiment.corpus, training.loss, experiment.corpus_options
+    checkpoints = (HubStrategy.CHECKPOINT, HubStrategy.ALL_CHECKPOINTS)
+    wrong = {
+        f"num_train_epochs must be above 0, or max_steps must; got {training.num_train_epochs:g} and "
+        f"{training.max_steps}: nothing would be trained.": training.max_steps <= 0 and training.num_train_epochs <= 0,
+        f"hub_strategy={str(training.hub_strategy.value)!r} is not possible: an experiment pushes its finished "
+        "encoder and classifier, and no checkpoints. Leave it out, or use ContrastiveMultiLabelTrainer, which pushes "
+        "them.": training.push_to_hub and training.hub_strategy in checkpoints,
+        f"data_dir={experiment.data_dir!r} is not a folder. Give the folder with the files of {corpus}.": (
+            experiment.data_dir is not None and not Path(experiment.data_dir).expanduser().is_dir()
+        ),
+        f"corpus_options={options} are for the corpora of `hf-mlcl corpora`, and {corpus!r} is none of them. Leave "
+        "them out.": options and corpus not in list_corpora(),
+        f"test_file is for data of one's own; the corpus {corpus!r} has its test split.": (
+            corpus in list_corpora() and experiment.test_file is not None
+        ),
+        f"evaluation='direct' needs a loss on logits; {loss!r} trains no classifier. Join one ({loss}+zlpr), or leave "
+        "evaluation at 'auto'.": experiment.evaluation == "direct" and "logit" not in loss_kinds(loss),
+    }
+    for message, holds in wrong.items():
+        if holds:
+            raise ValueError(message)
+    if corpus in list_corpora():
+        corpus_options(str(corpus), experiment.size, options, training.seed)
     linear_config(experiment, training)
 
 
@@ -105,17 +96,12 @@ def linear_config(experiment: ExperimentArguments, training: ContrastiveTraining
         'sgd'
     """
     linear = evaluates_linearly(experiment, training.loss)
-    protocol: Any = "best" if experiment.protocol == "best" else "study" if linear else "direct"
-    stated: dict[str, Any] = {
+    settings: dict[str, Any] = {
         name.removeprefix("linear_"): value for name, value in vars(experiment).items() if name.startswith("linear_")
     }
+    settings |= {"thresholds": experiment.thresholds, "single_label": experiment.single_label, "seed": training.seed}
+    settings["protocol"] = "best" if experiment.protocol == "best" else "study" if linear else "direct"
     try:
-        return LinearEvaluationConfig(
-            **stated,
-            seed=training.seed,
-            protocol=protocol,
-            thresholds=experiment.thresholds,
-            single_label=experiment.single_label,
-        )
+        return LinearEvaluationConfig(**settings)
     except (ValueError, TypeError) as error:
         raise ValueError(str(error).replace("`", "linear_", 1).replace("`", "", 1)) from error

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import textwrap
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any, Literal
 
 from transformers import TrainingArguments
@@ -67,36 +66,27 @@ class DryRun:
     hours: float | None
 
     def __str__(self) -> str:
-        headings = ("setting", "value", "origin", "tried, notes")
-        lines = [headings]
+        lines = [("setting", "value", "origin", "tried, notes")]
         for name, one in self.study.items():
             tried = "tried: " + ", ".join(map(_shown, one.tried)) if one.tried else ""
             lines.append((name, _shown(one.value), one.origin, "; ".join(filter(None, (tried, one.note)))))
         widths = [max(len(line[column]) for line in lines) for column in range(3)]
-        table = [
-            "  ".join([*(cell.ljust(width) for cell, width in zip(line, widths, strict=False)), line[3]]).rstrip()
-            for line in lines
-        ]
-        return "\n".join([self.title, "", *table, "", *self._amounts(), "", *self._others()])
-
-    def _amounts(self) -> list[str]:
-        if self.rows is None or self.steps is None or self.hours is None:
-            return ["rows, steps and time are not known before the data are read"]
-        train, validation, test = dataclasses.astuple(self.rows)
-        return [
-            f"rows   {train:,} train, {validation:,} validation, {test:,} test",
-            f"steps  {self.steps:,}",
-            f"time   about {self.hours:,.2g} hours of one GPU of the class of an A100, at an assumed rate "
-            f"(see `hf-mlcl study cost --help`)",
-        ]
-
-    def _others(self) -> list[str]:
-        lines = []
+        table = ["  ".join([*map(str.ljust, line[:3], widths), line[3]]).rstrip() for line in lines]
+        amounts = ["rows, steps and time are not known before the data are read"]
+        if self.rows is not None:
+            train, validation, test = astuple(self.rows)
+            amounts = [
+                f"rows   {train:,} train, {validation:,} validation, {test:,} test",
+                f"steps  {self.steps:,}",
+                f"time   about {self.hours:,.2g} hours of one GPU of the class of an A100, at an assumed rate "
+                f"(see `hf-mlcl study cost --help`)",
+            ]
+        others = ["Without a say of the study, or without effect here:"]
         for origin in dict.fromkeys(one.origin for one in self.others.values()):
             named = (f"{name}={_shown(one.value)}" for name, one in self.others.items() if one.origin == origin)
             text = f"{origin}: {', '.join(named)}"
-            lines += textwrap.wrap(text, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
-        return ["Without a say of the study, or without effect here:", *lines]
+            others += textwrap.wrap(text, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+        return "\n".join([self.title, "", *table, "", *amounts, "", *others])
 
 
 def dry_run(
@@ -130,10 +120,9 @@ def dry_run(
     experiment, training = build_experiment(recipe, settings)
     corpus = str(experiment.corpus)
     facts = corpus_facts(corpus) if corpus in list_corpora() else None
-    if kind is None and facts is None:
-        raise ValueError(f"kind is missing: whether {corpus} has texts or images is not known before it is read.")
     kind = kind or (facts.kind if facts else None)
-    assert kind is not None
+    if kind is None:
+        raise ValueError(f"kind is missing: whether {corpus} has texts or images is not known before it is read.")
     study = origins(corpus, kind)
     tried = _tried(recipe.grid(training.loss, experiment.size))
     said = {name: Origin(FILE if name in from_file else said_by) for name in settings}
@@ -150,11 +139,8 @@ def dry_run(
     if rows is None and facts is not None:
         rows = split_sizes(corpus, experiment.size, bool(resolved["labelled_only"].value))
     if rows is not None:
-        rows = SplitSizes(
-            min(rows.train, experiment.max_train_samples or rows.train),
-            min(rows.validation, experiment.max_eval_samples or rows.validation),
-            min(rows.test, experiment.max_eval_samples or rows.test),
-        )
+        most = (experiment.max_train_samples, experiment.max_eval_samples, experiment.max_eval_samples)
+        rows = SplitSizes(*(min(count, kept or count) for count, kept in zip(astuple(rows), most, strict=True)))
     plain = {name: one.value for name, one in resolved.items()}
     return DryRun(
         title=f"{corpus}, {training.loss}, {experiment.size}: nothing is loaded or trained",
@@ -219,7 +205,7 @@ def _origin(name: str, value: Any, study: Mapping[str, Origin], recipe: Recipe, 
     ours = ContrastiveTrainingArguments.__dataclass_fields__.get(name)
     in_recipe = any(name in part for part in (recipe.settings, recipe.contrastive, recipe.logit))
     is_theirs = theirs is not None and ours is not None and ours.default == theirs.default and not in_recipe
-    return Origin(LIBRARY if is_theirs and name not in ("output_dir", "save_strategy") else OURS)
+    return Origin(LIBRARY if is_theirs and name not in ("output_dir", "save_strategy", "save_total_limit") else OURS)
 
 
 def _tried(grid: Sequence[Mapping[str, Any]]) -> dict[str, tuple[Any, ...]]:

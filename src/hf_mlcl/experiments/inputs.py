@@ -44,7 +44,7 @@ class Inputs:
 
     Attributes:
         model: The encoder.
-        data: Rows for the collators, a dataset a split.
+        data: Rows for the collators, one dataset per split.
         processor: Tokenizer or image processor, to be saved with the model.
         train_collator: Makes training batches; augments images.
         eval_collator: Makes the batches of evaluation.
@@ -77,13 +77,9 @@ def load_data(
             return load_corpus(
                 experiment.corpus, size=experiment.size, data_dir=experiment.data_dir, strict=strict, **options
             )
+        columns = ("text_column", "label_columns", "label_delimiter", "test_file")
         return read_own_data(
-            experiment.corpus,
-            text_column=experiment.text_column,
-            label_columns=experiment.label_columns,
-            label_delimiter=experiment.label_delimiter,
-            test_file=experiment.test_file,
-            strict=strict,
+            experiment.corpus, strict=strict, **{name: getattr(experiment, name) for name in columns}
         ).splits
 
 
@@ -120,18 +116,10 @@ def corpus_options(corpus: str, size: str, given: Any, seed: int) -> dict[str, A
 def prepare_inputs(
     data: DatasetDict, experiment: ExperimentArguments, training: ContrastiveTrainingArguments
 ) -> Inputs:
-    """Model, batches and processor for a corpus.
-
-    Args:
-        data: Splits with a column ``text`` or ``image`` and a column ``labels`` with lists of ids.
-        experiment: Backbone, length, size and how many rows to keep.
-        training: For the order of processes.
-    """
+    """Model, batches and processor for splits with a column ``text`` or ``image`` and lists of ids as ``labels``."""
+    most = {"train": experiment.max_train_samples}
     data = DatasetDict(
-        {
-            split: sample_rows(rows, experiment.max_train_samples if split == "train" else experiment.max_eval_samples)
-            for split, rows in data.items()
-        }
+        {split: sample_rows(rows, most.get(split, experiment.max_eval_samples)) for split, rows in data.items()}
     )
     label_names = data["train"].features["labels"].feature.names
     if "image" in data["train"].column_names:
@@ -142,9 +130,7 @@ def prepare_inputs(
 
 def sample_rows(rows: Any, most: int | None) -> Any:
     """At most `most` rows, drawn with a fixed seed: a smaller number gives a part of a larger."""
-    if most is None or most >= len(rows):
-        return rows
-    return rows.shuffle(seed=SAMPLE_SEED).select(range(most))
+    return rows if most is None or most >= len(rows) else rows.shuffle(seed=SAMPLE_SEED).select(range(most))
 
 
 def training_steps(rows: int, training: ContrastiveTrainingArguments) -> int:
@@ -204,40 +190,21 @@ def _small_text_encoder(vocabulary: int, label_names: list[str], experiment: Exp
         max_position_embeddings=max(512, experiment.max_length),
         pad_token_id=0,
     )
-    return MLCLModel(
-        MLCLConfig(
-            backbone_config=backbone,
-            id2label=dict(enumerate(label_names)),
-            label2id={name: number for number, name in enumerate(label_names)},
-            pooling="mean",
-            **_heads(experiment),
-        )
-    )
+    names = {"id2label": dict(enumerate(label_names)), "label2id": {name: i for i, name in enumerate(label_names)}}
+    return MLCLModel(MLCLConfig(backbone_config=backbone, pooling="mean", **names, **_heads(experiment)))
 
 
 def _from_backbone(name: str, label_names: list[str], experiment: ExperimentArguments, **settings: Any) -> MLCLModel:
     if experiment.backbone_weights is not None:
         settings["weights"] = experiment.backbone_weights
-    try:
-        with without_vain_attempts(name):
-            return MLCLModel.from_backbone(
-                name,
-                label_names,
-                pretrained=experiment.pretrained,
-                trust_remote_code=experiment.trust_remote_code,
-                **_heads(experiment),
-                **settings,
-            )
-    except (OSError, ValueError) as error:
-        raise ValueError(_no_backbone(name, error)) from error
+    settings |= {"pretrained": experiment.pretrained, "trust_remote_code": experiment.trust_remote_code}
+    with _naming_backbone(name, OSError, ValueError):
+        return MLCLModel.from_backbone(name, label_names, **_heads(experiment), **settings)
 
 
 def _tokenizer(name: str, trust_remote_code: bool) -> Any:
-    try:
-        with without_vain_attempts(name):
-            return load(AutoTokenizer, name, trust_remote_code=trust_remote_code)
-    except Exception as error:  # whatever is wrong with its files
-        raise ValueError(_no_backbone(name, error)) from error
+    with _naming_backbone(name, Exception):  # whatever is wrong with its files
+        return load(AutoTokenizer, name, trust_remote_code=trust_remote_code)
 
 
 @contextmanager
@@ -251,19 +218,25 @@ def without_vain_attempts(name: str) -> Iterator[None]:
         hub.HF_HUB_OFFLINE = before
 
 
+@contextmanager
+def _naming_backbone(name: str, *errors: type[Exception]) -> Iterator[None]:
+    """What is wrong with a backbone's files is told with the ways out."""
+    try:
+        with without_vain_attempts(name):
+            yield
+    except errors as error:
+        raise ValueError(_no_backbone(name, error)) from error
+
+
 def _no_backbone(name: str, error: Exception) -> str:
+    try:  # models that earlier downloads have left need no network
+        found = sorted(repo.repo_id for repo in scan_cache_dir().repos if repo.repo_type == "model")
+    except Exception:  # there is no cache, or one that cannot be read: then there is nothing to offer
+        found = []
+    cached = f" In the cache: {', '.join(found[:8])}{', …' if len(found) > 8 else ''}." if found else ""
     return (
         f"The backbone {name!r} is not available: {problem(error.__cause__ or error)}\n"
         f"Give --backbone a local folder with its weights and tokenizer, the name of a model on the Hub while you are "
         f"online, a timm architecture (with --backbone_weights FILE, or --pretrained False for random weights), or "
-        f"{SMALL_BACKBONE!r}: a small encoder that learns from nothing and needs no download.{_cached_models()}"
+        f"{SMALL_BACKBONE!r}: a small encoder that learns from nothing and needs no download.{cached}"
     )
-
-
-def _cached_models() -> str:
-    """Models that earlier downloads have left, which need no network."""
-    try:
-        found = sorted(repo.repo_id for repo in scan_cache_dir().repos if repo.repo_type == "model")
-    except Exception:  # there is no cache, or one that cannot be read: then there is nothing to offer
-        return ""
-    return f" In the cache: {', '.join(found[:8])}{', …' if len(found) > 8 else ''}." if found else ""

@@ -18,74 +18,57 @@ class Origin(NamedTuple):
     note: str = ""
 
 
+def _by(who: str, names: str, note: str = "") -> dict[str, Origin]:
+    return dict.fromkeys(names.split(), Origin(who, note))
+
+
+LINEAR = "linear_learning_rates linear_weight_decays linear_batch_size linear_optimizer"
 ANY = {
-    "corpus": Origin(PAPER),
-    "size": Origin(PAPER),
-    "loss": Origin(PAPER),
-    "num_train_epochs": Origin(PAPER),
-    "learning_rate": Origin(PAPER),
-    "global_batch_size": Origin(PAPER),
-    "alpha": Origin(PAPER),
-    "beta": Origin(AUTHORS, "the paper gives no number"),
-    "gamma_pos": Origin(PAPER),
-    "gamma_neg": Origin(PAPER),
-    "margin": Origin(PAPER),
-    "temperature": Origin(PAPER, "0.1; a single 0.01 in its appendix is a slip"),
-    "optim": Origin(PAPER),
-    "lr_scheduler_type": Origin(PAPER),
-    "warmup_steps": Origin(PAPER),
-    "max_grad_norm": Origin(PAPER),
-    "drop_last_train_batch": Origin(AUTHORS),
-    "load_best_model_at_end": Origin(PAPER),
-    "metric_for_best_model": Origin(PAPER),
-    "eval_strategy": Origin(OURS, "the paper does not say how often the best checkpoint is looked for"),
-    "backbone": Origin(PAPER),
-    "pretrained": Origin(PAPER),
-    "projection_dim": Origin(PAPER),
-    "projection_bias": Origin(PAPER, "as printed; the authors' code has biases"),
-    "classifier_dropout": Origin(PAPER, "as printed; the authors' code has 0.1"),
-    "evaluation": Origin(PAPER),
-    "thresholds": Origin(AUTHORS, "0.5"),
-    "linear_learning_rates": Origin(PAPER),
-    "linear_weight_decays": Origin(PAPER),
-    "linear_batch_size": Origin(PAPER),
-    "linear_optimizer": Origin(PAPER),
-    "linear_heads": Origin(PAPER),
-    "linear_epochs": Origin(AUTHORS),
-    "protocol": Origin(PAPER),
-    "labelled_only": Origin(OURS),
-    "draw_seed": Origin(OURS, "the authors draw anew for each seed: draw_seed=seed"),
-    "split": Origin(PAPER, "of the layout of SGM; other files stay as they are"),
-    "difficult": Origin(AUTHORS, "the challenge ignores difficult objects"),
-    "halves": Origin(AUTHORS, "scikit-learn's, seed 42"),
+    **_by(PAPER, "corpus size loss num_train_epochs learning_rate global_batch_size alpha"),
+    **_by(AUTHORS, "beta", "the paper gives no number"),
+    **_by(PAPER, "gamma_pos gamma_neg margin"),
+    **_by(PAPER, "temperature", "0.1; a single 0.01 in its appendix is a slip"),
+    **_by(PAPER, "optim lr_scheduler_type warmup_steps max_grad_norm"),
+    **_by(AUTHORS, "drop_last_train_batch"),
+    **_by(PAPER, "load_best_model_at_end metric_for_best_model"),
+    **_by(OURS, "eval_strategy", "the paper does not say how often the best checkpoint is looked for"),
+    **_by(PAPER, "backbone pretrained projection_dim"),
+    **_by(PAPER, "projection_bias", "as printed; the authors' code has biases"),
+    **_by(PAPER, "classifier_dropout", "as printed; the authors' code has 0.1"),
+    **_by(PAPER, "evaluation"),
+    **_by(AUTHORS, "thresholds", "0.5"),
+    **_by(PAPER, f"{LINEAR} linear_heads"),
+    **_by(AUTHORS, "linear_epochs"),
+    **_by(PAPER, "protocol"),
+    **_by(OURS, "labelled_only"),
+    **_by(OURS, "draw_seed", "the authors draw anew for each seed: draw_seed=seed"),
+    **_by(PAPER, "split", "of the layout of SGM; other files stay as they are"),
+    **_by(AUTHORS, "difficult", "the challenge ignores difficult objects"),
+    **_by(AUTHORS, "halves", "scikit-learn's, seed 42"),
 }
 """Settings of the study for texts and images, in the order in which a dry run shows them."""
-
-TEXT = {
-    "max_length": Origin(PAPER),
-    "pooling": Origin(PAPER),
-    "clean_text": Origin(AUTHORS),
-    "weight_decay": Origin(PAPER),
+OF_KIND = {
+    "text": {**_by(PAPER, "max_length pooling"), **_by(AUTHORS, "clean_text"), **_by(PAPER, "weight_decay")},
+    "image": {
+        **_by(PAPER, "backbone", "ImageNet weights; torchvision's, as the authors' code"),
+        **_by(PAPER, "image_size"),
+        **_by(AUTHORS, "optim_args", "the paper: with momentum"),
+        **_by(OURS, "weight_decay", "the paper states none"),
+        **_by(AUTHORS, "augmented_passes"),
+    },
 }
-IMAGE = {
-    "backbone": Origin(PAPER, "ImageNet weights; torchvision's, as the authors' code"),
-    "image_size": Origin(PAPER),
-    "optim_args": Origin(AUTHORS, "the paper: with momentum"),
-    "weight_decay": Origin(OURS, "the paper states none"),
-    "augmented_passes": Origin(AUTHORS),
+CONTRADICTED = _by(PAPER, "optim", "its text, for contrastive losses; its table says AdamW")
+BORROWED = _by(
+    OURS,
+    f"num_train_epochs learning_rate global_batch_size alpha {LINEAR}",
+    "the paper states none for this corpus: that of its other texts",
+)
+OF_CORPUS = {
+    "voc2007": CONTRADICTED,
+    "nuswide": CONTRADICTED,
+    "newsgroups20": BORROWED,
+    "semeval2018": {**BORROWED, **_by(PAPER, "labelled_only", "its sizes are those of labelled tweets")},
 }
-CONTRADICTED = {
-    corpus: {"optim": Origin(PAPER, "its text, for contrastive losses; its table says AdamW")}
-    for corpus in ("voc2007", "nuswide")
-}
-BORROWED = {
-    name: Origin(OURS, "the paper states none for this corpus: that of its other texts")
-    for name in (
-        *("num_train_epochs", "learning_rate", "global_batch_size", "alpha"),
-        *("linear_learning_rates", "linear_weight_decays", "linear_batch_size", "linear_optimizer"),
-    )
-}
-LABELLED = {"labelled_only": Origin(PAPER, "its sizes are those of labelled tweets")}
 
 
 def origins(corpus: str, kind: Literal["text", "image"]) -> dict[str, Origin]:
@@ -98,15 +81,9 @@ def origins(corpus: str, kind: Literal["text", "image"]) -> dict[str, Origin]:
     Examples:
         >>> origins("aapd", "text")["weight_decay"].who, origins("voc2007", "image")["weight_decay"].who
         ('paper', 'ours')
-        >>> origins("semeval2018", "text")["learning_rate"].who
-        'ours'
     """
     from hf_mlcl.data.registry import corpus_facts, list_corpora
 
-    known = {**ANY, **(TEXT if kind == "text" else IMAGE)}
-    if corpus not in list_corpora() or corpus_facts(corpus).study is None:
-        return dict.fromkeys(known, Origin(OURS))
-    known |= CONTRADICTED.get(corpus, {})
-    if corpus in ("semeval2018", "newsgroups20"):
-        known |= BORROWED
-    return {**known, **(LABELLED if corpus == "semeval2018" else {})}
+    known = {**ANY, **OF_KIND[kind], **OF_CORPUS.get(corpus, {})}
+    of_study = corpus in list_corpora() and corpus_facts(corpus).study is not None
+    return known if of_study else dict.fromkeys(known, Origin(OURS))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -71,11 +72,12 @@ def own_recipe(data: OwnData, corpus: str, backbone: str | None = None) -> Recip
     if data.kind == "text":
         settings["max_length"] = _tokens(data, settings["backbone"])
     if backbone == SMALL_BACKBONE:
-        batch = int(np.clip(2 ** round(math.log2(max(rows / 20, 1))), 16, 256))
         settings |= {"learning_rate": 1e-3, "image_size": 64} if data.kind == "image" else {"learning_rate": 1e-3}
-        contrastive = {"global_batch_size": batch, "num_train_epochs": _epochs(rows, batch, STEPS_FROM_NOTHING, 3, 40)}
-        few = min(batch, 32)
-        logit = {"global_batch_size": few, "num_train_epochs": _epochs(rows, few, STEPS_FROM_NOTHING, 3, 40)}
+        batch = int(np.clip(2 ** round(math.log2(max(rows / 20, 1))), 16, 256))
+        contrastive, logit = (
+            {"global_batch_size": size, "num_train_epochs": _epochs(rows, size, STEPS_FROM_NOTHING, 3, 40)}
+            for size in (batch, min(batch, 32))
+        )
         return Recipe(corpus, settings=settings, contrastive=contrastive, logit=logit)
     devices = int(os.environ.get("WORLD_SIZE", 0)) or max(torch.cuda.device_count(), 1)
     batch = max(min(BATCH, rows) // devices, 1) * devices
@@ -98,12 +100,8 @@ def _epochs(rows: int, batch: int, steps: int, fewest: int, most: int) -> int:
 def _tokens(data: OwnData, backbone: str) -> int:
     """A length that holds 95 % of the texts, as a multiple of 16 between 32 and 256."""
     texts = list(data.splits["train"]["text"][:LENGTHS])
-    try:
-        if backbone == SMALL_BACKBONE:
-            raise ValueError("its tokenizer is made of the words")
-        with without_vain_attempts(backbone):
-            tokenizer = load(AutoTokenizer, backbone)
-        lengths = [len(tokens) for tokens in tokenizer(texts)["input_ids"]]
-    except Exception:  # it is loaded for good later, and told then what is wrong
-        lengths = [math.ceil(1.25 * len(text.split())) for text in texts]  # 4 words make about 5 tokens
+    lengths = [math.ceil(1.25 * len(text.split())) for text in texts]  # 4 words make about 5 tokens
+    if backbone != SMALL_BACKBONE:
+        with suppress(Exception), without_vain_attempts(backbone):  # it is loaded for good later, and told then
+            lengths = [len(tokens) for tokens in load(AutoTokenizer, backbone)(texts)["input_ids"]]
     return int(np.clip(16 * math.ceil(float(np.quantile(lengths, 0.95)) / 16), 32, 256))

@@ -55,29 +55,18 @@ class Recipe:
         return self.grid(loss, size)[0]
 
     def grid(self, loss: str, size: str = "full") -> list[dict[str, Any]]:
-        """The settings for a loss, one for each combination that the study tried.
-
-        Args:
-            loss: A loss by name, or several joined with ``+``.
-            size: ``"full"`` or ``"small"``.
-        """
+        """The settings for a loss, or several joined with ``+``: one for each combination that the study tried."""
         kind = "logit" if on_logits_only(loss) else "contrastive"
         chosen = {**self.settings, **getattr(self, kind)}
         if size == "small":
             chosen |= {**self.small, **getattr(self, f"{kind}_small")}
-        names = list(chosen)
         tried = [value if isinstance(value, tuple) else (value,) for value in chosen.values()]
-        points = [_with_hyperparameters(loss, dict(zip(names, values, strict=True))) for values in product(*tried)]
+        points = [_with_hyperparameters(loss, dict(zip(chosen, values, strict=True))) for values in product(*tried)]
         return [point for number, point in enumerate(points) if point not in points[:number]]
 
 
 def study_recipe(corpus: str) -> Recipe:
-    """The recipe of a corpus: the study's settings for it.
-
-    Examples:
-        >>> study_recipe("aapd").for_loss("reg")["num_train_epochs"]
-        320
-    """
+    """The recipe of a corpus: the study's settings for it."""
     from hf_mlcl.recipes import RECIPES
 
     if corpus not in RECIPES:

@@ -17,7 +17,7 @@ from hf_mlcl.cli.output import AsJson, Model, TextColumn, TrustRemoteCode, print
 from hf_mlcl.files import whole_file
 
 if TYPE_CHECKING:
-    from hf_mlcl.experiments.prediction import BrokenRow, Predictor
+    from hf_mlcl.experiments.prediction import Prediction, Predictor
 
 LONGEST = 60
 """Characters of a text that a table shows."""
@@ -113,7 +113,7 @@ def chosen_model(model: str | None) -> str:
     return str(newest)
 
 
-def expand(given: str, kind: str, text_column: str | None = None) -> Iterable[str | BrokenRow]:
+def expand(given: str, kind: str, text_column: str | None = None) -> Iterable[str | Prediction]:
     """The texts or paths of images that an argument stands for; files are read while one goes through them.
 
     Args:
@@ -158,11 +158,11 @@ def expand(given: str, kind: str, text_column: str | None = None) -> Iterable[st
     return [given]
 
 
-def _lines(source: str, lines: Iterable[bytes] | None = None) -> Iterator[str | BrokenRow]:
+def _lines(source: str, lines: Iterable[bytes] | None = None) -> Iterator[str | Prediction]:
     r"""A text per line of a file. Lines end with \n alone: what else Python would split at occurs within texts."""
-    from hf_mlcl.experiments.prediction import BrokenRow
+    from hf_mlcl.experiments.prediction import Prediction
 
-    def decoded(file: Iterable[bytes]) -> Iterator[str | BrokenRow]:
+    def decoded(file: Iterable[bytes]) -> Iterator[str | Prediction]:
         for number, line in enumerate(file, 1):
             try:
                 yield line.decode("utf-8-sig" if number == 1 else "utf-8").removesuffix("\n").removesuffix("\r")
@@ -171,19 +171,19 @@ def _lines(source: str, lines: Iterable[bytes] | None = None) -> Iterator[str | 
                     f"line {number} of {source} is not UTF-8 (byte 0x{line[error.start]:02x}). Convert it first: "
                     f"iconv -f LATIN1 -t UTF-8"
                 )
-                yield BrokenRow(line.decode("utf-8", errors="replace").rstrip("\r\n"), reason)
+                yield Prediction(line.decode("utf-8", errors="replace").rstrip("\r\n"), error=reason)
 
     with ExitStack() as stack:
         file = stack.enter_context(Path(source).open("rb")) if lines is None else lines
         yield from _not_empty(f"line {{}} of {source}", decoded(file))
 
 
-def _not_empty(place: str, rows: Iterable[str | BrokenRow]) -> Iterator[str | BrokenRow]:
-    from hf_mlcl.experiments.prediction import BrokenRow
+def _not_empty(place: str, rows: Iterable[str | Prediction]) -> Iterator[str | Prediction]:
+    from hf_mlcl.experiments.prediction import Prediction
 
     for number, row in enumerate(rows, 1):
         is_empty = isinstance(row, str) and not row.strip()
-        yield BrokenRow(str(row), f"{place.format(number)} is empty") if is_empty else row
+        yield Prediction(row, error=f"{place.format(number)} is empty") if is_empty else row
 
 
 def _found(predictor: Predictor, rows: Iterable[Any], scores: bool) -> Iterator[list[Found]]:

@@ -16,7 +16,7 @@ def push(
     as_json: AsJson = False,
 ) -> None:
     """Upload a trained model to the Hub (log in with `hf auth login` before)."""
-    from hf_mlcl.experiments.checking import check_push
+    from hf_mlcl.experiments.parsing import check_push
     from hf_mlcl.experiments.prediction import classifier_folder
     from hf_mlcl.hub.push import checked_files, push_folder
 

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hf_mlcl.experiments.arguments import ExperimentArguments
-    from hf_mlcl.experiments.own import own_recipe
     from hf_mlcl.experiments.parsing import build_experiment, parse_experiment
-    from hf_mlcl.experiments.recipe import Recipe, study_recipe
+    from hf_mlcl.experiments.recipe import Recipe, own_recipe, study_recipe
     from hf_mlcl.experiments.results import ExperimentResult, print_summary
     from hf_mlcl.experiments.running import run_experiment, run_recipe
 
@@ -24,7 +23,7 @@ _HOME = {
     "ExperimentResult": "results",
     "Recipe": "recipe",
     "build_experiment": "parsing",
-    "own_recipe": "own",
+    "own_recipe": "recipe",
     "parse_experiment": "parsing",
     "print_summary": "results",
     "run_experiment": "running",

@@ -14,9 +14,9 @@ from torch import Tensor
 from hf_mlcl.evaluation import LinearEvaluationResult, space_quality
 from hf_mlcl.evaluation.label_names import TEMPLATES, name_priors
 from hf_mlcl.experiments.arguments import ExperimentArguments
-from hf_mlcl.experiments.checking import linear_config
 from hf_mlcl.experiments.inputs import Inputs, training_steps
 from hf_mlcl.experiments.output_folder import OutputFolder
+from hf_mlcl.experiments.parsing import linear_config
 from hf_mlcl.experiments.results import DECISIONS_FILE, METRICS_FILE
 from hf_mlcl.experiments.stages import LOOK_ROWS, LOOKS, Stage, Stages, step_seconds
 from hf_mlcl.inference import Encoder
@@ -39,14 +39,8 @@ UNIFORMITY_ROWS = 10_000
 class Anytime:
     """Goes through the stages of an experiment, and keeps the best so far in its output folder.
 
-    Args:
-        trainer: Before training.
-        inputs: Data, model and processor.
-        experiment: The settings, with `minutes`, `prototype_init` and `label_templates`.
-        output: Where the best classifier so far is published.
-        start: When the experiment began (`time.perf_counter`).
-        tell: Called with what a person wants to know while waiting.
-        resumed: Whether the folder has a classifier of this experiment already, which stage 0 does not replace.
+    `start` is when the experiment began (`time.perf_counter`); `tell` is called with what a person wants to know while
+    waiting; `resumed`: the folder has a classifier of this experiment already, which stage 0 does not replace.
     """
 
     def __init__(
@@ -98,11 +92,7 @@ class Anytime:
         self.seconds["test"] = time.perf_counter() - began
 
     def train(self, checkpoint: str | None) -> dict[str, float]:
-        """Fine-tune from there, as long as there is time and something to gain; returns metrics of the training.
-
-        Args:
-            checkpoint: Where to go on, if an earlier training was interrupted.
-        """
+        """Fine-tune from there, or from a checkpoint, as long as there is time and something to gain."""
         steps = self._plan()
         if steps == 0:
             self.tell("There is no time for fine-tuning: the classifier on the frozen encoder remains.")

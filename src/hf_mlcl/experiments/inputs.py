@@ -40,23 +40,14 @@ SAMPLE_SEED = 42
 
 @dataclass
 class Inputs:
-    """What a trainer is made of.
-
-    Attributes:
-        model: The encoder.
-        data: Rows for the collators, one dataset per split.
-        processor: Tokenizer or image processor, to be saved with the model.
-        train_collator: Makes training batches; augments images.
-        eval_collator: Makes the batches of evaluation.
-        kind: ``"text"`` or ``"image"``.
-    """
+    """What a trainer is made of."""
 
     model: MLCLModel
-    data: DatasetDict
-    processor: Any
-    train_collator: Any
+    data: DatasetDict  # rows for the collators
+    processor: Any  # tokenizer or image processor, saved with the model
+    train_collator: Any  # augments images
     eval_collator: Any
-    kind: str
+    kind: str  # "text" or "image"
 
 
 def load_data(
@@ -64,10 +55,7 @@ def load_data(
 ) -> DatasetDict:
     """The corpus of an experiment, the first process first, so that the others find it in the cache.
 
-    Args:
-        experiment: Names the corpus, or data of one's own.
-        training: For the order of processes.
-        strict: Whether the first bad image or unknown label is an error, instead of being left out.
+    With `strict` the first bad image or unknown label is an error, instead of being left out.
     """
     if experiment.corpus is None:
         raise ValueError("corpus is missing: name one of list_corpora(), or data of your own.")
@@ -84,16 +72,7 @@ def load_data(
 
 
 def corpus_options(corpus: str, size: str, given: Any, seed: int) -> dict[str, Any]:
-    """What an experiment tells `load_corpus` beside size and folder.
-
-    Args:
-        corpus: One of `list_corpora()`.
-        size: ``"full"`` or ``"small"``.
-        given: `ExperimentArguments.corpus_options`.
-        seed: Of the training.
-
-    Raises:
-        ValueError: If the corpus has no such option, or an experiment cannot do what it asks for.
+    """What an experiment tells `load_corpus` beside size and folder; an error for what it cannot do.
 
     Examples:
         >>> corpus_options("voc2007", "small", {"draw_seed": "seed"}, seed=3)

@@ -17,7 +17,8 @@ from typing import Any
 import torch
 from accelerate import PartialState
 from datasets import DatasetDict
-from transformers import set_seed
+from transformers import PrinterCallback, ProgressCallback, TrainerCallback, set_seed
+from transformers.utils.logging import disable_progress_bar
 
 from hf_mlcl import ContrastiveMultiLabelTrainer
 from hf_mlcl.data.own import data_fingerprint
@@ -25,12 +26,10 @@ from hf_mlcl.data.registry import list_corpora
 from hf_mlcl.evaluation import LinearEvaluationResult, space_quality
 from hf_mlcl.experiments.anytime import UNIFORMITY_ROWS, Anytime
 from hf_mlcl.experiments.arguments import ExperimentArguments
-from hf_mlcl.experiments.checking import check_experiment, check_push, linear_config
 from hf_mlcl.experiments.checkpoints import StatisticsInCheckpoints, delete_checkpoints, starting_checkpoint
 from hf_mlcl.experiments.inputs import Inputs, load_data, prepare_inputs
 from hf_mlcl.experiments.output_folder import OutputFolder
-from hf_mlcl.experiments.parsing import parse_experiment
-from hf_mlcl.experiments.progress import without_bars
+from hf_mlcl.experiments.parsing import check_experiment, check_push, linear_config, parse_experiment
 from hf_mlcl.experiments.recipe import Recipe
 from hf_mlcl.experiments.results import (
     DATA_FINGERPRINT,
@@ -58,12 +57,7 @@ MODEL_FOLDERS = ("encoder", "classifier", "backbone")
 
 
 class PushError(RuntimeError):
-    """An experiment is finished and saved, but its encoder or classifier did not get to the Hub.
-
-    Args:
-        message: What happened, and how to repeat the push.
-        result: Of the experiment.
-    """
+    """An experiment is finished and saved, but its encoder or classifier did not get to the Hub."""
 
     def __init__(self, message: str, result: ExperimentResult) -> None:
         super().__init__(message)
@@ -115,12 +109,7 @@ def run_experiment(
 
 
 def run_recipe(recipe: Recipe, description: str | None = None) -> None:
-    """What a recipe does as a program: settings from the command line, the experiment, its scores.
-
-    Args:
-        recipe: The defaults.
-        description: For ``--help``.
-    """
+    """What a recipe does as a program: settings from the command line, the experiment, its scores."""
     result = run_experiment(*parse_experiment(recipe, description=description))
     print_summary(result)
     PartialState().destroy_process_group()  # a rank that leaves without it may crash on its way out
@@ -147,7 +136,8 @@ def _run(
     seconds: dict[str, float] = {}
     start = time.perf_counter()
     output.check_replaceable(*MODEL_FOLDERS, METRICS_FILE, DECISIONS_FILE)
-    settings = _settings(experiment, training)
+    settings = {**training.to_dict(), **dataclasses.asdict(experiment)}
+    settings = {name: value for name, value in settings.items() if "token" not in name}
     before = output.interrupted()
     checkpoint = starting_checkpoint(experiment, training, same_again=_same(before, settings))
     set_seed(training.seed)
@@ -385,6 +375,22 @@ def _prr(trainer: ContrastiveMultiLabelTrainer) -> dict[str, float]:
     return {"prr": float(logged[-1]["prr"])} if "prr" in logged[-1] else {}
 
 
-def _settings(experiment: ExperimentArguments, training: ContrastiveTrainingArguments) -> dict[str, Any]:
-    chosen = {**training.to_dict(), **dataclasses.asdict(experiment)}
-    return {name: value for name, value in chosen.items() if "token" not in name}
+class PlainLines(TrainerCallback):  # type: ignore[misc]
+    """A line for each log, to be read in a file: ``step 10  epoch 0.5  loss 1.234``."""
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **kwargs: Any) -> None:
+        """Print the log; one process of many does."""
+        if state.is_world_process_zero and logs:
+            shown = {"step": state.global_step, "epoch": logs.get("epoch"), **logs, "total_flos": None}
+            told = {name: f"{value:.4g}" if isinstance(value, float) else value for name, value in shown.items()}
+            print("  ".join(f"{name} {value}" for name, value in told.items() if value is not None), flush=True)
+
+
+def without_bars(trainer: Any, quiet: bool) -> None:
+    """Print plain lines in place of bars and dictionaries; nothing at all if it shall be quiet."""
+    trainer.args.disable_tqdm = True
+    disable_progress_bar()  # of models that are written
+    for printing in (PrinterCallback, ProgressCallback):
+        trainer.remove_callback(printing)
+    if not quiet:
+        trainer.add_callback(PlainLines())

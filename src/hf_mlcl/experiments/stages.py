@@ -63,18 +63,11 @@ def ranking_score(labels: npt.ArrayLike, probabilities: npt.ArrayLike) -> float:
 
 @dataclass(frozen=True)
 class Stage:
-    """A classifier on the way.
+    """A classifier on the way; of one before an interruption the result is not known, but its weights are."""
 
-    Attributes:
-        step: Training steps that its backbone has seen; 0 is the frozen one.
-        score: `ranking_score` on validation.
-        rows: Training rows that its heads were fitted to.
-        result: Its heads, scores and thresholds; None after an interruption, which only its weights survive.
-    """
-
-    step: int
-    score: float
-    rows: int
+    step: int  # of training that its backbone has seen; 0 is the frozen one
+    score: float  # `ranking_score` on validation
+    rows: int  # of training that its heads were fitted to
     result: LinearEvaluationResult = field(default=None, repr=False)  # type: ignore[assignment]
 
 
@@ -133,11 +126,7 @@ class Stages:
         return stage
 
     def look(self, rows: int | None = None) -> Stage:
-        """Fit heads to the features of the moment, score them, and remember them if they are the best so far.
-
-        Args:
-            rows: Training rows to fit them to, spread over the data; all if not given.
-        """
+        """Fit heads to the features of all rows or of some, score them, and remember them if they are the best."""
         return self._look(self.train if rows is None else evenly(self.train, rows), self.priors())[0]
 
     def _look(

@@ -26,14 +26,7 @@ def verdict(
     trained: LinearEvaluationResult,
     per_label: list[dict[str, Any]],
 ) -> dict[str, Any]:
-    """Scores of both classifiers with intervals, the choices that were made, and advice.
-
-    Args:
-        stages: After training.
-        frozen: The classifier on the frozen encoder, with its test scores.
-        trained: The best one, with its.
-        per_label: Training rows and F1 of each label.
-    """
+    """Test scores of the frozen and the best classifier with intervals, the choices that were made, and advice."""
     told = {"choices": _choices(stages), "advice": _advice(stages, per_label)}
     if trained.config.single_label or trained.test_labels is None:
         return told

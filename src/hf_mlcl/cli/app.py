@@ -14,7 +14,8 @@ from hf_mlcl.cli.demo import demo
 from hf_mlcl.cli.doctor import doctor
 from hf_mlcl.cli.evaluate import evaluate
 from hf_mlcl.cli.info import corpora, losses
-from hf_mlcl.cli.output import FURTHER, say
+from hf_mlcl.cli.options import FURTHER
+from hf_mlcl.cli.output import say
 from hf_mlcl.cli.predict import predict
 from hf_mlcl.cli.push import push
 from hf_mlcl.cli.study import study_app

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from hf_mlcl.cli.output import AsJson, further_settings, names, print_json, print_table, quiet_libraries, say
+from hf_mlcl.cli.options import AsJson, further_settings, names
+from hf_mlcl.cli.output import print_json, print_table, quiet_libraries, say
 
 
 def demo(

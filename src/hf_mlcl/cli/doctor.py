@@ -13,7 +13,8 @@ from typing import Annotated
 
 import typer
 
-from hf_mlcl.cli.output import AsJson, print_json, print_table
+from hf_mlcl.cli.options import AsJson
+from hf_mlcl.cli.output import print_json, print_table
 from hf_mlcl.versions import installed_version
 
 NEEDED = ("torch", "torchvision", "transformers", "datasets", "accelerate", "timm", "scikit-learn", "huggingface_hub")

@@ -8,19 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from hf_mlcl.cli.output import (
-    AsJson,
-    LabelColumns,
-    LabelDelimiter,
-    Model,
-    TextColumn,
-    TrustRemoteCode,
-    names,
-    print_json,
-    print_table,
-    quiet_libraries,
-    say,
-)
+from hf_mlcl.cli.options import AsJson, LabelColumns, LabelDelimiter, Model, TextColumn, TrustRemoteCode, names
+from hf_mlcl.cli.output import print_json, print_table, quiet_libraries, say
 from hf_mlcl.cli.predict import chosen_model
 
 SPLITS = ("train", "validation", "test")

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from hf_mlcl.cli.output import AsJson, print_json, print_pairs, print_table
+from hf_mlcl.cli.options import AsJson
+from hf_mlcl.cli.output import print_json, print_pairs, print_table
 
 
 def losses(

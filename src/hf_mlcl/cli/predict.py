@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
-from hf_mlcl.cli.output import AsJson, Model, TextColumn, TrustRemoteCode, print_table, quiet_libraries, say
+from hf_mlcl.cli.options import AsJson, Model, TextColumn, TrustRemoteCode
+from hf_mlcl.cli.output import print_table, quiet_libraries, say
 from hf_mlcl.files import whole_file
 
 if TYPE_CHECKING:

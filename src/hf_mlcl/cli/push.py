@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from hf_mlcl.cli.output import AsJson, print_json, say
+from hf_mlcl.cli.options import AsJson
+from hf_mlcl.cli.output import print_json, say
 
 
 def push(

@@ -11,32 +11,14 @@ from typing import Annotated, Any
 
 import typer
 
-from hf_mlcl.cli.output import (
-    AsJson,
-    LabelColumns,
-    LabelDelimiter,
-    TextColumn,
-    further_settings,
-    names,
-    print_json,
-    print_pairs,
-    print_table,
-    quiet_libraries,
-    say,
-)
+from hf_mlcl.cli.options import AsJson, LabelColumns, LabelDelimiter, TextColumn, further_settings, names
+from hf_mlcl.cli.output import print_json, print_pairs, quiet_libraries, say
 
 FULL_NAMES = {"epochs": "num_train_epochs", "batch_size": "global_batch_size"}
 SHOWN = (
     *("loss", "protocol", "backbone", "pooling", "max_length", "image_size", "global_batch_size", "num_train_epochs"),
     *("minutes", "learning_rate", "head_learning_rate", "prototype_init", "thresholds", "output_dir"),
 )
-SCORES = {
-    "frozen encoder, test": "frozen_test",
-    "frozen encoder, test, own thresholds": "frozen_tuned_test",
-    "validation": "validation",
-    "test": "test",
-    "test, own thresholds": "tuned_test",
-}
 
 
 def train(
@@ -164,8 +146,8 @@ def _run(experiment: Any, training: Any, splits: Any, as_json: bool) -> None:
     """Train, and say what came of it and what to do next."""
     from accelerate import PartialState
 
-    from hf_mlcl.experiments.results import SHOWN as METRICS
-    from hf_mlcl.experiments.running import PushError, run_experiment
+    from hf_mlcl.experiments import print_summary, run_experiment
+    from hf_mlcl.experiments.running import PushError
 
     failure = None
     try:
@@ -178,13 +160,7 @@ def _run(experiment: Any, training: Any, splits: Any, as_json: bool) -> None:
     if as_json:
         print_json({"folder": str(result.folder), "metrics": result.metrics, "seconds": result.seconds})
     else:
-        shown = [name for name in METRICS if f"test_{name}" in result.metrics]
-        rows = [
-            [title, *(result.metrics.get(f"{prefix}_{name}", "") for name in shown)]
-            for title, prefix in SCORES.items()
-            if f"{prefix}_micro_f1" in result.metrics
-        ]
-        print_table(["", *shown], rows, title=f"\n{training.loss} after {result.seconds['total']:.0f} s")
+        print_summary(result)
         _print_verdict(result.verdict)
         is_text = (result.folder / "classifier" / "tokenizer_config.json").is_file()
         example = '"some text"' if is_text else "picture.jpg"

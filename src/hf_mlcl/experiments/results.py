@@ -20,7 +20,15 @@ DATA_SOURCE = "data_source"
 """Among the settings: where data of one's own were read from."""
 DATA_FINGERPRINT = "data_fingerprint"
 """Among the settings: which data of one's own were trained on."""
-SHOWN = ("micro_f1", "macro_f1", "hamming_loss", "mAP", "accuracy")
+METRICS = ("micro_f1", "macro_f1", "hamming_loss", "mAP", "accuracy")
+SCORES = {
+    "frozen encoder, test": "frozen_test",
+    "frozen encoder, test, own thresholds": "frozen_tuned_test",
+    "validation": "validation",
+    "test": "test",
+    "test, own thresholds": "tuned_test",
+}
+"""What is summed up of a run, where there is such a thing."""
 
 Flags = npt.NDArray[np.bool_]
 
@@ -109,12 +117,13 @@ def print_summary(result: ExperimentResult) -> None:
 
     if dist.is_initialized() and dist.get_rank() > 0:
         return
-    shown = [name for name in SHOWN if f"test_{name}" in result.metrics]
+    shown = [name for name in METRICS if f"test_{name}" in result.metrics]
+    titles = {title: prefix for title, prefix in SCORES.items() if f"{prefix}_micro_f1" in result.metrics}
+    width = max(map(len, titles))
     print(f"\n{result.settings['corpus']}, {result.settings['loss']}, seed {result.settings['seed']}")
-    print(f"{'':<12}" + "".join(f"{name:>14}" for name in shown))
-    for title, split in (("validation", "validation"), ("test", "test"), ("test, tuned", "tuned_test")):
-        if f"{split}_micro_f1" in result.metrics:
-            found = (result.metrics.get(f"{split}_{name}") for name in shown)
-            print(f"{title:<12}" + "".join(f"{'' if value is None else f'{value:.4f}':>14}" for value in found))
+    print(" " * width + "".join(f"{name:>14}" for name in shown))
+    for title, prefix in titles.items():
+        found = (result.metrics.get(f"{prefix}_{name}") for name in shown)
+        print(f"{title:<{width}}" + "".join(f"{'' if value is None else f'{value:.4f}':>14}" for value in found))
     times = ", ".join(f"{name} {value:.0f} s" for name, value in result.seconds.items())
     print(f"{times}\nEncoder, classifier and metrics.json are in {result.folder}")

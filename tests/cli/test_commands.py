@@ -15,7 +15,6 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-import hf_mlcl as hf_mlcl_package
 from cli.conftest import QUICK
 from hf_mlcl import list_corpora, list_losses, load_corpus
 from hf_mlcl.data import read_own_data
@@ -126,23 +125,6 @@ def test_the_package_run_as_a_module_helps_without_loading_torch(start):
     loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert "typer" in loaded
     assert not {"torch", "transformers", "datasets", "pandas"} & loaded
-
-
-@pytest.mark.parametrize(
-    ("argv", "started", "expected"),
-    [
-        ([], ["python"], False),
-        (["hf-mlcl", "train"], ["python", "hf-mlcl", "train"], True),
-        (["-m", "train"], ["python", "-um", "hf_mlcl", "train"], True),
-        (["-m", "-m", "hf_mlcl"], ["python", "-m", "pytest", "-m", "hf_mlcl"], False),
-        (["-m", "x"], ["python", "-m", "hf_mlcl_other", "x"], False),
-        (["program.py"], ["python", "program.py"], False),
-    ],
-)
-def test_only_the_program_leaves_models_for_later(argv, started, expected, monkeypatch):
-    monkeypatch.setattr(sys, "argv", argv)
-    monkeypatch.setattr(sys, "orig_argv", started)
-    assert hf_mlcl_package._is_program() is expected
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from transformers import AutoModel, AutoTokenizer, Trainer, pipeline
 from transformers.utils import logging as transformers_logging
 
 import hf_mlcl.experiments.running as running
-import hf_mlcl.training.report as training_report
+import hf_mlcl.training.card_facts as training_report
 from copies import Copy
 from hf_mlcl import ContrastiveMultiLabelTrainer, MLCLModel, load_corpus
 from hf_mlcl.data import TextCollator, clean_text, tokenize, with_cleaning, word_tokenizer

@@ -144,7 +144,7 @@ class TestOwnLoss:
         first, second = define(), define()
         assert first is not second
         assert isinstance(build_loss("mine"), second)
-        with pytest.raises(ValueError, match=r"'reg' belongs to hf_mlcl.losses.reg.RegLoss"):
+        with pytest.raises(ValueError, match=r"'reg' belongs to hf_mlcl.losses.balanced.RegLoss"):
             register_loss("reg")(first)
 
     def test_what_cannot_be_told_apart_is_refused(self):

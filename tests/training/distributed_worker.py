@@ -12,6 +12,7 @@ from torch.utils.data import IterableDataset
 from transformers import TrainerCallback
 
 from hf_mlcl import ContrastiveMultiLabelTrainer, ContrastiveTrainingArguments
+from hf_mlcl.losses import JoinedLoss, RegLoss, ZLPRLoss
 from training.tiny import text_model, text_rows
 
 ROWS = 29  # with batches of 12: two whole ones and a last one of 5, which two ranks share and a third has no part in
@@ -31,7 +32,17 @@ CASES = {
     "reg, accumulated": {"loss": "reg", "gradient_accumulation_steps": 2},
     "reg, scored before": {"loss": "reg"},
     "reg, a stream": {"loss": "reg", "max_steps": 3},
+    "instances": {},
+    "a function": {},
 }
+GIVEN = {
+    "instances": lambda: JoinedLoss({"a": RegLoss(gather_across_devices=True), "b": ZLPRLoss(True)}, [1.0, 0.5]),
+    "a function": lambda: pull_to_prototypes,
+}
+
+
+def pull_to_prototypes(embeddings, labels, prototypes=None):
+    return ((embeddings @ prototypes.T - labels) ** 2).mean()
 
 
 class Recorder(TrainerCallback):
@@ -81,6 +92,7 @@ def run(name: str, global_batch: int, ranks: int) -> dict:
             train_dataset=Stream(rows) if name.endswith("stream") else rows,
             eval_dataset=rows,
             callbacks=[recorder],
+            loss=GIVEN[name]() if name in GIVEN else None,
         )
         if name.endswith("scored before"):
             trainer.extract_features(rows)

@@ -16,7 +16,8 @@ from transformers import HfArgumentParser, TrainerCallback, TrainingArguments
 
 from hf_mlcl import ContrastiveMultiLabelTrainer, ContrastiveTrainingArguments, MLCLModel, build_loss, register_loss
 from hf_mlcl.data import ImageCollator, TextCollator, image_processor, word_tokenizer
-from hf_mlcl.losses import registry
+from hf_mlcl.losses import JoinedLoss, RegLoss, as_loss, registry
+from hf_mlcl.training import training_report
 from hf_mlcl.training.divergence import TrainingDivergedError
 from training.tiny import image_model, image_rows, text_model, text_rows
 
@@ -341,6 +342,67 @@ class TestTraining:
         trainer = trainer_for(tmp_path, loss="pull_to_prototypes", max_steps=20, learning_rate=3e-3)
         trainer.train()
         assert logged(trainer, "loss")[-1] < logged(trainer, "loss")[0]
+
+    def test_a_loss_is_a_name_an_instance_or_a_function_and_arguments_card_and_logs_say_which(self, tmp_path):
+        def distance(logits, labels):
+            return (torch.sigmoid(logits) - labels).abs().mean()
+
+        class Pull(torch.nn.Module):
+            def forward(self, embeddings, labels, prototypes=None):
+                return ((embeddings @ prototypes.T - labels) ** 2).mean()
+
+        given = {
+            "zlpr": ("zlpr", "linear"),
+            "reg": (RegLoss(alpha=1.0, temperature=0.3), "cosine"),
+            "reg+distance": (JoinedLoss({"reg": RegLoss(), "distance": as_loss(distance)}), "cosine"),
+            "distance": (distance, "linear"),
+            "Pull": (Pull(), "cosine"),
+        }
+        for name, (loss, schedule) in given.items():
+            args = arguments(tmp_path / name, save_strategy="steps", save_steps=2, hub_token="hf_secret")
+            rows = text_rows(48)
+            trainer = ContrastiveMultiLabelTrainer(text_model(), args, None, rows, loss=loss)
+            assert (args.loss, trainer.args.loss, trainer.args.hub_token) == ("reg", name, "hf_secret")
+            assert trainer.args.lr_scheduler_type == schedule
+            trainer.train()
+            losses = logged(trainer, "loss")
+            report = training_report(trainer, figures=False)
+            assert "+".join(fact.name for fact in report.losses) == report.hyperparameters["loss"] == name
+            assert torch.load(tmp_path / name / "checkpoint-2" / "training_args.bin", weights_only=False).loss == name
+            again = ContrastiveMultiLabelTrainer(text_model(), args, None, rows, loss=loss)
+            again.train(resume_from_checkpoint=str(tmp_path / name / "checkpoint-2"))
+            assert logged(again, "loss")[-1] == pytest.approx(losses[-1], rel=1e-5)
+            if name == "reg":
+                assert report.hyperparameters["alpha"] == 1.0
+                assert trainer.state.log_history[0]["temperature"] == 0.3
+
+    @pytest.mark.parametrize(
+        ("settings", "loss", "message"),
+        [
+            ({"loss": "reg"}, "zlpr", "given the loss 'zlpr', but loss='reg' in args"),
+            ({"loss": "reg"}, torch.nn.BCEWithLogitsLoss(), "BCEWithLogitsLoss must take .* got .input, target."),
+            ({"loss": "proto"}, RegLoss(), "given the loss 'reg', but loss='proto' in args"),
+            ({"loss_kwargs": {"alpha": 1.0}}, RegLoss(), "but loss_kwargs={'alpha': 1.0} in args"),
+            ({"temperature": 0.2}, RegLoss(), "but temperature=0.2 in args"),
+            ({}, lambda outputs, labels: 0.0, "<lambda> must take"),
+            ({}, "regg", "There is no loss 'regg'. Known, nearest first: reg"),
+        ],
+    )
+    def test_a_loss_that_is_given_twice_or_cannot_be_used_is_refused(self, tmp_path, settings, loss, message):
+        with pytest.raises(ValueError, match=message):
+            ContrastiveMultiLabelTrainer(text_model(), arguments(tmp_path, **settings), loss=loss)
+
+    def test_a_loss_with_parameters_says_that_they_would_not_be_trained(self, tmp_path):
+        class Scaled(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.scale = torch.nn.Parameter(torch.ones(()))
+
+            def forward(self, logits, labels):
+                return (self.scale * logits - labels).abs().mean()
+
+        with pytest.raises(ValueError, match="'Scaled' has parameters, which would not be trained"):
+            ContrastiveMultiLabelTrainer(text_model(), arguments(tmp_path), loss=Scaled())
 
     def test_hyperparameter_search_trains_each_trial_with_its_own_loss_and_rate(self, tmp_path):
         optuna = pytest.importorskip("optuna")

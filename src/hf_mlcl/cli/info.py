@@ -17,13 +17,13 @@ def losses(
     as_json: AsJson = False,
 ) -> None:
     """List the losses with their formulas; `hf-mlcl losses reg` explains one."""
-    from hf_mlcl.losses import list_losses
+    from hf_mlcl.losses import list_losses, loss_names
 
     if plugins:
         from hf_mlcl.experiments.parsing import import_plugins
 
         import_plugins(plugins)
-    facts = [loss_facts(part.strip()) for part in (name.split("+") if name else list_losses())]
+    facts = [loss_facts(part) for part in (loss_names(name) if name else list_losses())]
     if as_json:
         print_json(facts[0] if name and len(facts) == 1 else sorted(facts, key=lambda fact: fact["kind"]))
     elif name:

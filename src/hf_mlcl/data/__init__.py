@@ -6,91 +6,48 @@ its rows, `TextCollator` and `ImageCollator` batches of the inputs; `corpus_card
 Names are imported when they are first used, so that `import hf_mlcl` does not load datasets and matplotlib.
 """
 
-from __future__ import annotations
+from typing import TYPE_CHECKING
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from hf_mlcl._lazy import attach
 
 if TYPE_CHECKING:
-    from hf_mlcl.data.batching import length_grouped_sampler
-    from hf_mlcl.data.card import CorpusCard, corpus_card
-    from hf_mlcl.data.collators import ImageCollator, TextCollator
-    from hf_mlcl.data.errors import (
-        CorpusDownloadError,
-        CorpusError,
-        CorpusFileError,
-        CorpusFormatError,
-        CorpusWarning,
-    )
-    from hf_mlcl.data.labels import encode_labels
-    from hf_mlcl.data.own import OwnData, read_own_data
-    from hf_mlcl.data.registry import corpus_builder, corpus_facts, list_corpora, load_corpus
-    from hf_mlcl.data.stratification import stratified_parts
-    from hf_mlcl.data.text import clean_text, tokenize, with_cleaning, word_tokenizer
-    from hf_mlcl.data.transforms import image_processor, image_transform
+    from hf_mlcl.data.batching import length_grouped_sampler as length_grouped_sampler
+    from hf_mlcl.data.card import CorpusCard as CorpusCard
+    from hf_mlcl.data.card import corpus_card as corpus_card
+    from hf_mlcl.data.collators import ImageCollator as ImageCollator
+    from hf_mlcl.data.collators import TextCollator as TextCollator
+    from hf_mlcl.data.errors import CorpusDownloadError as CorpusDownloadError
+    from hf_mlcl.data.errors import CorpusError as CorpusError
+    from hf_mlcl.data.errors import CorpusFileError as CorpusFileError
+    from hf_mlcl.data.errors import CorpusFormatError as CorpusFormatError
+    from hf_mlcl.data.errors import CorpusWarning as CorpusWarning
+    from hf_mlcl.data.labels import encode_labels as encode_labels
+    from hf_mlcl.data.own import OwnData as OwnData
+    from hf_mlcl.data.own import read_own_data as read_own_data
+    from hf_mlcl.data.registry import corpus_builder as corpus_builder
+    from hf_mlcl.data.registry import corpus_facts as corpus_facts
+    from hf_mlcl.data.registry import list_corpora as list_corpora
+    from hf_mlcl.data.registry import load_corpus as load_corpus
+    from hf_mlcl.data.stratification import stratified_parts as stratified_parts
+    from hf_mlcl.data.text import clean_text as clean_text
+    from hf_mlcl.data.text import tokenize as tokenize
+    from hf_mlcl.data.text import with_cleaning as with_cleaning
+    from hf_mlcl.data.text import word_tokenizer as word_tokenizer
+    from hf_mlcl.data.transforms import image_processor as image_processor
+    from hf_mlcl.data.transforms import image_transform as image_transform
 
-_HOME = {
-    "CorpusCard": "card",
-    "CorpusDownloadError": "errors",
-    "CorpusError": "errors",
-    "CorpusFileError": "errors",
-    "CorpusFormatError": "errors",
-    "CorpusWarning": "errors",
-    "ImageCollator": "collators",
-    "OwnData": "own",
-    "TextCollator": "collators",
-    "clean_text": "text",
-    "corpus_builder": "registry",
-    "corpus_card": "card",
-    "corpus_facts": "registry",
-    "encode_labels": "labels",
-    "image_processor": "transforms",
-    "image_transform": "transforms",
-    "length_grouped_sampler": "batching",
-    "list_corpora": "registry",
-    "load_corpus": "registry",
-    "read_own_data": "own",
-    "stratified_parts": "stratification",
-    "tokenize": "text",
-    "with_cleaning": "text",
-    "word_tokenizer": "text",
-}
-
-__all__ = [
-    "CorpusCard",
-    "CorpusDownloadError",
-    "CorpusError",
-    "CorpusFileError",
-    "CorpusFormatError",
-    "CorpusWarning",
-    "ImageCollator",
-    "OwnData",
-    "TextCollator",
-    "clean_text",
-    "corpus_builder",
-    "corpus_card",
-    "corpus_facts",
-    "encode_labels",
-    "image_processor",
-    "image_transform",
-    "length_grouped_sampler",
-    "list_corpora",
-    "load_corpus",
-    "read_own_data",
-    "stratified_parts",
-    "tokenize",
-    "with_cleaning",
-    "word_tokenizer",
-]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"hf_mlcl.data.{_HOME[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__, __all__ = attach(
+    __name__,
+    {
+        "batching": ["length_grouped_sampler"],
+        "card": ["CorpusCard", "corpus_card"],
+        "collators": ["ImageCollator", "TextCollator"],
+        "errors": ["CorpusDownloadError", "CorpusError", "CorpusFileError", "CorpusFormatError", "CorpusWarning"],
+        "labels": ["encode_labels"],
+        "own": ["OwnData", "read_own_data"],
+        "registry": ["corpus_builder", "corpus_facts", "list_corpora", "load_corpus"],
+        "stratification": ["stratified_parts"],
+        "text": ["clean_text", "tokenize", "with_cleaning", "word_tokenizer"],
+        "transforms": ["image_processor", "image_transform"],
+    },
+)

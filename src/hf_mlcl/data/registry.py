@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import errno
 import importlib
 import os
@@ -12,6 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from hf_mlcl.data.errors import CorpusFileError, CorpusWarning, Problems, full_disk_named
+from hf_mlcl.errors import unknown_name
 
 if TYPE_CHECKING:
     from datasets import DatasetDict
@@ -246,8 +246,7 @@ def corpus_facts(name: str) -> CorpusFacts:
 
 def _check_name(name: str) -> None:
     if name not in CORPORA:
-        ordered = sorted(CORPORA, key=lambda known: -difflib.SequenceMatcher(None, str(name), known).ratio())
-        raise ValueError(f"There is no corpus {name!r}. Known, nearest first: {', '.join(ordered)}.")
+        raise ValueError(unknown_name("corpus", name, CORPORA))
 
 
 def _built(builder: CorpusBuilder) -> tuple[DatasetDict, Problems]:

@@ -16,8 +16,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from hf_mlcl.losses.balanced import RegLoss, WithoutRegLoss
 from hf_mlcl.losses.labels import check_multi_hot
-from hf_mlcl.losses.reg import RegLoss, WithoutRegLoss
 from hf_mlcl.metrics._arrays import ArrayLike, as_array, as_multi_hot
 
 

@@ -6,52 +6,29 @@ The recipes, the command line and the study share these steps: a `Recipe` states
 Names are imported when they are first used, so that asking for `--help` does not load torch.
 """
 
-from __future__ import annotations
+from typing import TYPE_CHECKING
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from hf_mlcl._lazy import attach
 
 if TYPE_CHECKING:
-    from hf_mlcl.experiments.arguments import ExperimentArguments
-    from hf_mlcl.experiments.parsing import build_experiment, parse_experiment
-    from hf_mlcl.experiments.recipe import Recipe, own_recipe, study_recipe
-    from hf_mlcl.experiments.results import ExperimentResult, print_summary
-    from hf_mlcl.experiments.running import run_experiment, run_recipe
+    from hf_mlcl.experiments.arguments import ExperimentArguments as ExperimentArguments
+    from hf_mlcl.experiments.parsing import build_experiment as build_experiment
+    from hf_mlcl.experiments.parsing import parse_experiment as parse_experiment
+    from hf_mlcl.experiments.recipe import Recipe as Recipe
+    from hf_mlcl.experiments.recipe import own_recipe as own_recipe
+    from hf_mlcl.experiments.recipe import study_recipe as study_recipe
+    from hf_mlcl.experiments.results import ExperimentResult as ExperimentResult
+    from hf_mlcl.experiments.results import print_summary as print_summary
+    from hf_mlcl.experiments.running import run_experiment as run_experiment
+    from hf_mlcl.experiments.running import run_recipe as run_recipe
 
-_HOME = {
-    "ExperimentArguments": "arguments",
-    "ExperimentResult": "results",
-    "Recipe": "recipe",
-    "build_experiment": "parsing",
-    "own_recipe": "recipe",
-    "parse_experiment": "parsing",
-    "print_summary": "results",
-    "run_experiment": "running",
-    "run_recipe": "running",
-    "study_recipe": "recipe",
-}
-
-__all__ = [
-    "ExperimentArguments",
-    "ExperimentResult",
-    "Recipe",
-    "build_experiment",
-    "own_recipe",
-    "parse_experiment",
-    "print_summary",
-    "run_experiment",
-    "run_recipe",
-    "study_recipe",
-]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"hf_mlcl.experiments.{_HOME[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__, __all__ = attach(
+    __name__,
+    {
+        "arguments": ["ExperimentArguments"],
+        "parsing": ["build_experiment", "parse_experiment"],
+        "recipe": ["Recipe", "own_recipe", "study_recipe"],
+        "results": ["ExperimentResult", "print_summary"],
+        "running": ["run_experiment", "run_recipe"],
+    },
+)

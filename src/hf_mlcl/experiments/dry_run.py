@@ -19,7 +19,7 @@ from hf_mlcl.experiments.arguments import OF_PROTOCOL, ExperimentArguments
 from hf_mlcl.experiments.inputs import training_steps
 from hf_mlcl.experiments.parsing import build_experiment, evaluates_linearly, linear_config
 from hf_mlcl.experiments.recipe import Recipe
-from hf_mlcl.losses import build_loss, hyperparameters, loss_kinds
+from hf_mlcl.losses import build_loss, hyperparameters, loss_kinds, loss_names
 from hf_mlcl.models.configuration import MLCLConfig
 from hf_mlcl.study.cost import settings_cost, split_sizes
 from hf_mlcl.training import ContrastiveTrainingArguments
@@ -228,9 +228,9 @@ def _values(experiment: ExperimentArguments, training: ContrastiveTrainingArgume
     values = {name: value for name, value in values.items() if "token" not in name}
     kwargs = dict(values.pop("loss_kwargs") or {})
     options = dict(values.pop("corpus_options") or {})
-    for part in training.loss.split("+"):
-        names = hyperparameters(part.strip())
-        loss = build_loss(part.strip(), **{name: kwargs[name] for name in names if name in kwargs})
+    for part in loss_names(training.loss):
+        names = hyperparameters(part)
+        loss = build_loss(part, **{name: kwargs[name] for name in names if name in kwargs})
         values |= {name: getattr(loss, name) for name in names if name in LOSS_NUMBERS}
     if known:
         values |= {**default_options(str(experiment.corpus), experiment.size), **options}

@@ -88,7 +88,7 @@ def study_recipe(corpus: str) -> Recipe:
 
 def _with_hyperparameters(loss: str, settings: dict[str, Any]) -> dict[str, Any]:
     """Move the hyperparameters of losses to ``loss_kwargs``; those that the loss does not have are left out."""
-    known = {name for part in loss.split("+") for name in hyperparameters(part.strip())}
+    known = hyperparameters(loss)
     named = {name: settings.pop(name) for name in ("alpha", "beta") if name in settings}
     taken = {name: value for name, value in named.items() if name in known}
     return {**settings, "loss_kwargs": taken} if taken else settings

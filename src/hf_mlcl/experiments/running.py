@@ -46,8 +46,8 @@ from hf_mlcl.hub import ModelReport, export_encoder, push_folder, write_model_ca
 from hf_mlcl.hub.facts import hub_id
 from hf_mlcl.metrics import DecisionRule, f1
 from hf_mlcl.training import ContrastiveTrainingArguments
+from hf_mlcl.training.card_facts import scores_of, training_report
 from hf_mlcl.training.evaluation import evaluate_features, make_classifier, split_features
-from hf_mlcl.training.report import scores_of, training_report
 from hf_mlcl.training.rows import label_counts
 from hf_mlcl.versions import library_versions
 

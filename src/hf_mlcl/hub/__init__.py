@@ -6,59 +6,33 @@
 Names are imported when they are first used, since each brings libraries that the others do not need.
 """
 
-from __future__ import annotations
+from typing import TYPE_CHECKING
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from hf_mlcl._lazy import attach
 
 if TYPE_CHECKING:
-    from hf_mlcl.hub.classifier import export_classifier
-    from hf_mlcl.hub.encoder import export_encoder, load_prototypes
-    from hf_mlcl.hub.facts import DataFacts, LossFacts, ModelReport, SplitScores, report_of_model
-    from hf_mlcl.hub.model_card import write_model_card
-    from hf_mlcl.hub.onnx import export_onnx
-    from hf_mlcl.hub.push import intended_files, push_folder, push_model
+    from hf_mlcl.hub.classifier import export_classifier as export_classifier
+    from hf_mlcl.hub.encoder import export_encoder as export_encoder
+    from hf_mlcl.hub.encoder import load_prototypes as load_prototypes
+    from hf_mlcl.hub.facts import DataFacts as DataFacts
+    from hf_mlcl.hub.facts import LossFacts as LossFacts
+    from hf_mlcl.hub.facts import ModelReport as ModelReport
+    from hf_mlcl.hub.facts import SplitScores as SplitScores
+    from hf_mlcl.hub.facts import report_of_model as report_of_model
+    from hf_mlcl.hub.model_card import write_model_card as write_model_card
+    from hf_mlcl.hub.onnx import export_onnx as export_onnx
+    from hf_mlcl.hub.push import intended_files as intended_files
+    from hf_mlcl.hub.push import push_folder as push_folder
+    from hf_mlcl.hub.push import push_model as push_model
 
-_HOME = {
-    "DataFacts": "facts",
-    "LossFacts": "facts",
-    "ModelReport": "facts",
-    "SplitScores": "facts",
-    "export_classifier": "classifier",
-    "export_encoder": "encoder",
-    "export_onnx": "onnx",
-    "intended_files": "push",
-    "load_prototypes": "encoder",
-    "push_folder": "push",
-    "push_model": "push",
-    "report_of_model": "facts",
-    "write_model_card": "model_card",
-}
-
-__all__ = [
-    "DataFacts",
-    "LossFacts",
-    "ModelReport",
-    "SplitScores",
-    "export_classifier",
-    "export_encoder",
-    "export_onnx",
-    "intended_files",
-    "load_prototypes",
-    "push_folder",
-    "push_model",
-    "report_of_model",
-    "write_model_card",
-]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"hf_mlcl.hub.{_HOME[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__, __all__ = attach(
+    __name__,
+    {
+        "classifier": ["export_classifier"],
+        "encoder": ["export_encoder", "load_prototypes"],
+        "model_card": ["write_model_card"],
+        "onnx": ["export_onnx"],
+        "push": ["intended_files", "push_folder", "push_model"],
+        "facts": ["DataFacts", "LossFacts", "ModelReport", "SplitScores", "report_of_model"],
+    },
+)

@@ -1,37 +1,29 @@
 """The losses of the study, and a registry for more.
 
 Start at `build_loss`. `engine` holds the computation that all contrastive losses share; each loss states only what is
-its own, in a module of its name.
+its own.
 """
 
-from hf_mlcl.losses.base import BaseLoss
+from hf_mlcl.losses.balanced import MSCLoss, RegLoss, WithoutRegLoss
 from hf_mlcl.losses.contrastive import ContrastiveLoss, LossParts
-from hf_mlcl.losses.joined import JoinedLoss
-from hf_mlcl.losses.logit import (
-    AsymmetricLoss,
-    BCELoss,
-    CrossEntropyLoss,
-    FocalLoss,
-    LogitLoss,
-    LSEPLoss,
-    ZLPRLoss,
-)
+from hf_mlcl.losses.gathering import gather_rows
+from hf_mlcl.losses.joined import JoinedLoss, loss_terms
+from hf_mlcl.losses.logit import AsymmetricLoss, BCELoss, CrossEntropyLoss, FocalLoss, LogitLoss, LSEPLoss, ZLPRLoss
 from hf_mlcl.losses.loss import Loss
-from hf_mlcl.losses.msc import MSCLoss
-from hf_mlcl.losses.mulsupcon import MulSupConLoss
-from hf_mlcl.losses.proto import ProtoLoss
 from hf_mlcl.losses.queue import MomentumQueue
-from hf_mlcl.losses.reg import RegLoss, WithoutRegLoss
 from hf_mlcl.losses.registry import (
+    as_loss,
     build_loss,
     hyperparameters,
     list_losses,
     loss_class,
     loss_kinds,
+    loss_name,
+    loss_names,
     on_logits_only,
     register_loss,
 )
-from hf_mlcl.losses.supcon import SupConLoss, SupConRegLoss
+from hf_mlcl.losses.simple import BaseLoss, MulSupConLoss, ProtoLoss, SupConLoss, SupConRegLoss
 
 __all__ = [
     "AsymmetricLoss",
@@ -54,11 +46,16 @@ __all__ = [
     "SupConRegLoss",
     "WithoutRegLoss",
     "ZLPRLoss",
+    "as_loss",
     "build_loss",
+    "gather_rows",
     "hyperparameters",
     "list_losses",
     "loss_class",
     "loss_kinds",
+    "loss_name",
+    "loss_names",
+    "loss_terms",
     "on_logits_only",
     "register_loss",
 ]

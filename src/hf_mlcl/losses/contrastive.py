@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
 from hf_mlcl.losses.engine import Contrast, PairCounts, Pairs, contrast, pairs
+from hf_mlcl.losses.gathering import gather_rows, rank, sum_over_ranks, world_size
 from hf_mlcl.losses.labels import LabelSets, check_dense, check_multi_hot, check_zero_one, to_class_ids
 from hf_mlcl.losses.loss import Loss, number
 from hf_mlcl.losses.queue import MomentumQueue
@@ -65,19 +66,14 @@ class LossParts(NamedTuple):
         """
         if self.counts is None:
             raise ValueError("These parts were computed without statistics; pass statistics=True to `parts`.")
-        return pair_statistics(self.counts, self.anchors, self.valid_anchors)
-
-
-def pair_statistics(counts: PairCounts, anchors: int, valid_anchors: Tensor) -> dict[str, Tensor]:
-    """The ratios of `LossParts.statistics`, from sums over any number of batches and devices."""
-    positives, raised, pairs, positive_similarity, similarity = counts
-    negatives = pairs - positives
-    return {
-        "prr": raised / positives.clamp(min=1.0),
-        "positive_similarity": positive_similarity / positives.clamp(min=1.0),
-        "negative_similarity": (similarity - positive_similarity) / negatives.clamp(min=1.0),
-        "anchors_without_positives": 1.0 - valid_anchors / max(anchors, 1),
-    }
+        positives, raised, pairs, positive_similarity, similarity = self.counts
+        negatives = pairs - positives
+        return {
+            "prr": raised / positives.clamp(min=1.0),
+            "positive_similarity": positive_similarity / positives.clamp(min=1.0),
+            "negative_similarity": (similarity - positive_similarity) / negatives.clamp(min=1.0),
+            "anchors_without_positives": 1.0 - self.valid_anchors / max(self.anchors, 1),
+        }
 
 
 class ContrastiveLoss(Loss):
@@ -90,6 +86,9 @@ class ContrastiveLoss(Loss):
         temperature: tau > 0.
         chunk_size: Anchor rows computed at a time. The result does not change, memory does: it grows with
             ``chunk_size * batch``. None computes small batches whole and large ones in tiles of a few megabytes.
+        gather_across_devices: Whether the batch is that of all ranks, for a loop of one's own under DDP: gradients are
+            those of one process with all rows, and the mean of the ranks' losses is its loss. Every rank gives as many
+            rows, and a queue that is the same on all. The trainer always gathers, whatever is set here.
 
     Inputs:
         - **embeddings** (B, d): raw, in any floating dtype; the computation is in float32 (float64 stays float64).
@@ -99,19 +98,18 @@ class ContrastiveLoss(Loss):
     """
 
     kind = "contrastive"
-    uses_prototypes: ClassVar[bool] = False
     regularised: ClassVar[bool] = False
 
-    def __init__(self, temperature: float = 0.1, chunk_size: int | None = None) -> None:
-        super().__init__()
+    def __init__(
+        self, temperature: float = 0.1, chunk_size: int | None = None, gather_across_devices: bool = False
+    ) -> None:
+        super().__init__(gather_across_devices)
         self.temperature = number("temperature", temperature, above=True, hint="The study uses 0.1.")
         if chunk_size is not None and not (isinstance(chunk_size, int) and chunk_size >= 1):
             raise ValueError(
                 f"chunk_size must be a whole number of rows, or None to choose it automatically; got {chunk_size!r}."
             )
         self.chunk_size = chunk_size
-
-    # What a subclass states -----------------------------------------------------------------------------------
 
     def targets(self, rows: Rows) -> Targets:
         """How strongly each pair should attract."""
@@ -140,8 +138,6 @@ class ContrastiveLoss(Loss):
             check_zero_one(labels)
         return labels
 
-    # What all do ----------------------------------------------------------------------------------------------
-
     def forward(
         self,
         embeddings: Tensor,
@@ -151,7 +147,22 @@ class ContrastiveLoss(Loss):
         queue: MomentumQueue | None = None,
     ) -> Tensor:
         """The mean over the anchors."""
-        return self.parts(embeddings, labels, prototypes, queue=queue).mean()
+        if not self.gather_across_devices:
+            return self.parts(embeddings, labels, prototypes, queue=queue).mean()
+        check_dense(embeddings=embeddings, labels=labels)
+        return self.of_gathered(gather_rows(embeddings), gather_rows(labels), prototypes, queue=queue)[0]
+
+    def of_gathered(
+        self, embeddings: Tensor, labels: Tensor, prototypes: Tensor | None = None, **settings: Any
+    ) -> tuple[Tensor, LossParts]:
+        """The loss of rows that were gathered from all ranks, and this rank's share of it; see `gathering`.
+
+        Without gradients to share, every rank knows the value itself. The settings are those of `parts`.
+        """
+        share = self.parts(embeddings, labels, prototypes, shard=(rank(), world_size()), **settings)
+        divisor = sum_over_ranks(share.divisor).clamp(min=1.0)
+        total = world_size() * share.total if torch.is_grad_enabled() else sum_over_ranks(share.total)
+        return total / divisor, share
 
     def parts(
         self,
@@ -163,13 +174,13 @@ class ContrastiveLoss(Loss):
         statistics: bool = False,
         shard: tuple[int, int] = (0, 1),
     ) -> LossParts:
-        """Sum and divisor apart, with statistics on request.
+        """Sum and divisor apart, with statistics on request; the inputs are those of the loss.
 
         Args:
-            embeddings: As for the loss itself.
-            labels: As for the loss itself.
-            prototypes: As for the loss itself.
-            queue: As for the loss itself.
+            embeddings: (B, d).
+            labels: (B, L).
+            prototypes: (L, d).
+            queue: Further candidates.
             statistics: Whether `LossParts.statistics` will be called: counts pairs in the same pass.
             shard: (k, n), k from 0: take the k-th of n equal shares of the anchors. Totals, divisors and counts of
                 all shares add up to those of the whole.
@@ -187,7 +198,6 @@ class ContrastiveLoss(Loss):
         Rows are the anchors, columns the candidates: instances first, then prototypes where the loss has them.
 
         Examples:
-            >>> import torch
             >>> from hf_mlcl import build_loss
             >>> found = build_loss("base").pairs(torch.eye(3), torch.tensor([[1, 1], [1, 0], [0, 0]]))
             >>> found.target.tolist()[0], found.attraction.tolist()[0]

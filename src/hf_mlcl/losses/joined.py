@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -25,7 +26,6 @@ class JoinedLoss(Loss):
         - **logits**: goes to the logit parts.
 
     Examples:
-        >>> import torch
         >>> from hf_mlcl import build_loss
         >>> loss = build_loss("proto+bce", weights=[1.0, 0.5], temperature=0.2)
         >>> batch = dict(embeddings=torch.randn(4, 8), labels=torch.eye(4)[:, :3])
@@ -44,11 +44,7 @@ class JoinedLoss(Loss):
             raise ValueError(f"weights must have one number for each of {list(losses)}; got {len(weights)}.")
         self.losses = nn.ModuleDict(losses)
         self.weights = weights
-
-    @property
-    def uses_prototypes(self) -> bool:
-        """Whether a part needs prototypes."""
-        return any(getattr(loss, "uses_prototypes", loss.kind == "contrastive") for loss in self.losses.values())
+        self.uses_prototypes = any(loss.uses_prototypes for loss in losses.values())
 
     def forward(
         self,
@@ -61,19 +57,38 @@ class JoinedLoss(Loss):
     ) -> Tensor:
         """The weighted sum. `embeddings` may be None where all parts are losses on logits."""
         check_dense(embeddings=embeddings, labels=labels, prototypes=prototypes, logits=logits)
+        further = {} if queue is None else {"queue": queue}
         total = labels.new_zeros((), dtype=torch.float32)
-        for weight, (name, loss) in zip(self.weights, self.losses.items(), strict=True):
-            if loss.kind == "logit":
-                if logits is None:
-                    raise ValueError(f"logits are missing: the part {name!r} is a loss on logits.")
-                value = loss(logits, labels)
-            elif queue is None:
-                value = loss(embeddings, labels, prototypes)
-            else:
-                value = loss(embeddings, labels, prototypes, queue=queue)
+        for name, weight, loss in loss_terms(self):
+            if loss.kind == "logit" and logits is None:
+                raise ValueError(f"logits are missing: the part {name!r} is a loss on logits.")
+            is_logit = loss.kind == "logit"
+            value = loss(logits, labels) if is_logit else loss(embeddings, labels, prototypes, **further)
             total = total + weight * value
         return total
 
     def extra_repr(self) -> str:
         """Shows the weights when the loss is printed."""
         return f"weights={self.weights}"
+
+
+class LossTerm(NamedTuple):
+    """A part of a joined loss."""
+
+    name: str
+    weight: float
+    loss: Any
+
+
+def loss_terms(loss: nn.Module) -> list[LossTerm]:
+    """The parts of a joined loss; any other is its own only part, under the name ``loss``.
+
+    Examples:
+        >>> from hf_mlcl import build_loss
+        >>> [(name, weight) for name, weight, part in loss_terms(build_loss("reg+zlpr", weights=[1, 2]))]
+        [('reg', 1.0), ('zlpr', 2.0)]
+    """
+    if not isinstance(loss, JoinedLoss):
+        return [LossTerm("loss", 1.0, loss)]
+    parts = zip(loss.losses.items(), loss.weights, strict=True)
+    return [LossTerm(name, weight, part) for (name, part), weight in parts]

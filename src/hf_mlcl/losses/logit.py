@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from hf_mlcl.losses.gathering import gather_rows
 from hf_mlcl.losses.labels import NO_CLASS, check_dense, check_multi_hot, check_zero_one, to_class_ids
 from hf_mlcl.losses.loss import Loss, number
 from hf_mlcl.losses.registry import register_loss
@@ -19,6 +20,9 @@ from hf_mlcl.losses.registry import register_loss
 
 class LogitLoss(Loss):
     """Base of the losses on logits. A subclass states `compute`.
+
+    Args:
+        gather_across_devices: See `ContrastiveLoss`.
 
     Inputs:
         - **logits** (B, L): in any floating dtype; the computation is in float32 (float64 stays float64).
@@ -30,6 +34,12 @@ class LogitLoss(Loss):
     def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
         """The mean over the batch; 0 for an empty one."""
         check_dense(logits=logits, labels=labels)
+        if self.gather_across_devices:
+            logits, labels = gather_rows(logits), gather_rows(labels)
+        return self.of_rows(logits, labels)
+
+    def of_rows(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """The mean over these rows, which are gathered already."""
         if logits.ndim != 2 or not logits.is_floating_point():
             raise ValueError(
                 "logits must be a floating-point matrix of shape (batch, num_labels), but came as "
@@ -62,9 +72,7 @@ class BCELoss(LogitLoss):
     """Binary cross-entropy, each label on its own: the baseline of multi-label classification.
 
     Examples:
-        >>> import torch
-        >>> from hf_mlcl import build_loss
-        >>> round(build_loss("bce")(torch.zeros(2, 3), torch.ones(2, 3)).item(), 4)
+        >>> round(BCELoss()(torch.zeros(2, 3), torch.ones(2, 3)).item(), 4)
         0.6931
     """
 
@@ -72,7 +80,7 @@ class BCELoss(LogitLoss):
     citation = "Binary relevance with log-likelihood"
 
     def compute(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """One term a label."""
+        """One term per label."""
         return F.binary_cross_entropy_with_logits(logits, labels, reduction="none")
 
 
@@ -82,23 +90,22 @@ class FocalLoss(LogitLoss):
 
     Args:
         gamma: How strongly easy labels are discounted; 0 is `bce`.
+        gather_across_devices: See `ContrastiveLoss`.
 
     Examples:
-        >>> import torch
-        >>> from hf_mlcl import build_loss
-        >>> round(build_loss("focal", gamma=2.0)(torch.zeros(2, 3), torch.ones(2, 3)).item(), 4)  # log 2 / 4
+        >>> round(FocalLoss(gamma=2.0)(torch.zeros(2, 3), torch.ones(2, 3)).item(), 4)  # log 2 / 4
         0.1733
     """
 
     formula = "-(1 - p_t)^gamma log p_t,  p_t = q where y = 1, else 1 - q"
     citation = "Lin et al. (2017), Focal Loss for Dense Object Detection, ICCV"
 
-    def __init__(self, gamma: float = 2.0) -> None:
-        super().__init__()
+    def __init__(self, gamma: float = 2.0, gather_across_devices: bool = False) -> None:
+        super().__init__(gather_across_devices)
         self.gamma = number("gamma", gamma)
 
     def compute(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """One term a label."""
+        """One term per label."""
         signed = torch.where(labels > 0, logits, -logits)  # p_t = sigmoid(signed)
         return -torch.exp(self.gamma * F.logsigmoid(-signed)) * F.logsigmoid(signed)
 
@@ -107,18 +114,16 @@ class FocalLoss(LogitLoss):
 class AsymmetricLoss(LogitLoss):
     """Focal loss with its own discount for positives and for negatives, and a margin under which negatives are free.
 
+    It is `bce` with all three 0, and `focal` with both gammas equal and margin 0.
+
     Args:
         gamma_pos: Discount of easy positives.
         gamma_neg: Discount of easy negatives.
         margin: Negatives with a probability below it cost nothing; 0 <= margin < 1.
-
-    Relations:
-        `bce` with all three 0; `focal` with both gammas equal and margin 0.
+        gather_across_devices: See `ContrastiveLoss`.
 
     Examples:
-        >>> import torch
-        >>> from hf_mlcl import build_loss
-        >>> loss = build_loss("asymmetric", gamma_neg=1.0)
+        >>> loss = AsymmetricLoss(gamma_neg=1.0)
         >>> round(loss(torch.zeros(1, 2), torch.tensor([[1, 0]])).item(), 4)  # (log 2 + log 2 / 2) / 2
         0.5199
     """
@@ -126,8 +131,14 @@ class AsymmetricLoss(LogitLoss):
     formula = "-[y (1-q)^g+ log q + (1-y) r^g- log(1-r)],  r = max(q - margin, 0)"
     citation = "Ridnik et al. (2021), Asymmetric Loss for Multi-Label Classification, ICCV"
 
-    def __init__(self, gamma_pos: float = 0.0, gamma_neg: float = 1.0, margin: float = 0.0) -> None:
-        super().__init__()
+    def __init__(
+        self,
+        gamma_pos: float = 0.0,
+        gamma_neg: float = 1.0,
+        margin: float = 0.0,
+        gather_across_devices: bool = False,
+    ) -> None:
+        super().__init__(gather_across_devices)
         self.gamma_pos = number("gamma_pos", gamma_pos)
         self.gamma_neg = number("gamma_neg", gamma_neg)
         self.margin = number("margin", margin)
@@ -135,7 +146,7 @@ class AsymmetricLoss(LogitLoss):
             raise ValueError(f"margin must be below 1, got {margin}: at 1 no negative would ever count.")
 
     def compute(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """One term a label."""
+        """One term per label."""
         log_q, log_not_q = F.logsigmoid(logits), F.logsigmoid(-logits)
         positive = torch.exp(self.gamma_pos * log_not_q) * log_q
         if self.margin == 0:
@@ -156,9 +167,7 @@ class LSEPLoss(LogitLoss):
     """Smooth ranking: every positive label above every negative one.
 
     Examples:
-        >>> import torch
-        >>> from hf_mlcl import build_loss
-        >>> round(build_loss("lsep")(torch.zeros(1, 2), torch.tensor([[1, 0]])).item(), 4)
+        >>> round(LSEPLoss()(torch.zeros(1, 2), torch.tensor([[1, 0]])).item(), 4)
         0.6931
     """
 
@@ -166,7 +175,7 @@ class LSEPLoss(LogitLoss):
     citation = "Li, Song, Luo (2017), Improving Pairwise Ranking for Multi-label Image Classification, CVPR"
 
     def compute(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """One term a row: the double sum is a product of two sums, an addition in the log domain."""
+        """One term per row: the double sum is a product of two sums, an addition in the log domain."""
         return -F.logsigmoid(-_log_sum_exp(logits, labels == 0) - _log_sum_exp(-logits, labels > 0))
 
 
@@ -174,14 +183,11 @@ class LSEPLoss(LogitLoss):
 class ZLPRLoss(LogitLoss):
     """Zero-bounded log-sum-exp and pairwise rank: positives above 0, negatives below it, softly.
 
-    Relations:
-        `lsep` with a label of logit 0 between positives and negatives, which makes 0 the threshold. The study's
-        strongest logit loss where labels are many.
+    It is `lsep` with a label of logit 0 between positives and negatives, which makes 0 the threshold: the study's
+    strongest logit loss where labels are many.
 
     Examples:
-        >>> import torch
-        >>> from hf_mlcl import build_loss
-        >>> round(build_loss("zlpr")(torch.zeros(1, 2), torch.tensor([[1, 0]])).item(), 4)  # 2 log 2
+        >>> round(ZLPRLoss()(torch.zeros(1, 2), torch.tensor([[1, 0]])).item(), 4)  # 2 log 2
         1.3863
     """
 
@@ -189,22 +195,20 @@ class ZLPRLoss(LogitLoss):
     citation = "Su et al. (2022), ZLPR: A Novel Loss for Multi-label Classification, arXiv:2208.02955"
 
     def compute(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """One term a row."""
+        """One term per row."""
         return -F.logsigmoid(-_log_sum_exp(-logits, labels > 0)) - F.logsigmoid(-_log_sum_exp(logits, labels == 0))
 
 
 @register_loss("cross_entropy")
 class CrossEntropyLoss(LogitLoss):
-    """Softmax cross-entropy, for data with one label an instance.
+    """Softmax cross-entropy, for data with one label per instance.
 
     Inputs:
         - **logits** (B, C)
         - **labels**: class ids (B,), -100 for a row without a class, or one-hot (B, C).
 
     Examples:
-        >>> import torch
-        >>> from hf_mlcl import build_loss
-        >>> round(build_loss("cross_entropy")(torch.zeros(2, 4), torch.tensor([3, 0])).item(), 4)  # log 4
+        >>> round(CrossEntropyLoss()(torch.zeros(2, 4), torch.tensor([3, 0])).item(), 4)  # log 4
         1.3863
     """
 

@@ -14,15 +14,24 @@ from torch import Tensor, nn
 class Loss(nn.Module):
     """A loss that can be asked for by name.
 
+    Args:
+        gather_across_devices: See `ContrastiveLoss`.
+
     Attributes:
         kind: ``"contrastive"`` (takes embeddings), ``"logit"`` (takes logits) or ``"joined"`` (takes both).
+        uses_prototypes: Whether it compares with the labels' prototypes.
         formula: What it computes, in one line of plain text.
         citation: Where it comes from.
     """
 
-    kind: ClassVar[str]
+    kind: str
+    uses_prototypes: bool = False
     formula: ClassVar[str] = ""
     citation: ClassVar[str] = ""
+
+    def __init__(self, gather_across_devices: bool = False) -> None:
+        super().__init__()
+        self.gather_across_devices = gather_across_devices
 
     _seen_labels = False  # whether the labels of a batch have been looked at and found right
 
@@ -44,7 +53,8 @@ class Loss(nn.Module):
     def extra_repr(self) -> str:
         """Shows the hyperparameters when the loss is printed."""
         settings = {name: getattr(self, name, None) for name in inspect.signature(type(self)).parameters}
-        return ", ".join(f"{name}={value}" for name, value in settings.items() if value is not None)
+        told = {name: value for name, value in settings.items() if value is not None and value is not False}
+        return ", ".join(f"{name}={value}" for name, value in told.items())
 
 
 def number(name: str, value: Any, *, above: bool = False, hint: str = "") -> float:

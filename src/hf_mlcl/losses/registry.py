@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import re
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from torch import nn
+from torch import Tensor, nn
 
-from hf_mlcl.losses.joined import JoinedLoss
+from hf_mlcl.errors import unknown_name
+from hf_mlcl.losses.joined import JoinedLoss, loss_terms
 
 _LOSSES: dict[str, type[nn.Module]] = {}
-_KIND_BY_FIRST_ARGUMENT = {"embeddings": "contrastive", "logits": "logit"}
 
 LossClass = TypeVar("LossClass", bound=type[nn.Module])
 
@@ -27,7 +26,6 @@ def register_loss(name: str) -> Callable[[LossClass], LossClass]:
 
     Examples:
         >>> import torch
-        >>> from hf_mlcl import build_loss, register_loss
         >>> @register_loss("hinge")
         ... class HingeLoss(torch.nn.Module):
         ...     def __init__(self, margin: float = 1.0):
@@ -49,26 +47,75 @@ def register_loss(name: str) -> Callable[[LossClass], LossClass]:
         # Running a notebook's cell again replaces the loss that it defined before.
         if known is not None and (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
             raise ValueError(f"The name {name!r} belongs to {known.__module__}.{known.__qualname__}; choose another.")
-        if not hasattr(cls, "kind"):
-            arguments = list(inspect.signature(cls.forward).parameters)
-            kind = _KIND_BY_FIRST_ARGUMENT.get(arguments[1]) if len(arguments) > 1 else None
-            if kind is None or (kind == "contrastive" and len(arguments) < 4):
-                raise ValueError(
-                    f"{cls.__qualname__}.forward must take (embeddings, labels, prototypes=None) or (logits, labels), "
-                    f"so that a trainer knows what to give it; got ({', '.join(arguments[1:])})."
-                )
-            cls.kind = kind  # type: ignore[attr-defined]
-        _LOSSES[name] = cls
+        arguments = list(inspect.signature(cls.forward).parameters)[1:]
+        _LOSSES[name] = _described(cls, f"{cls.__qualname__}.forward", arguments)
         return cls
 
     return register
+
+
+def _described(loss: Any, function: str, arguments: list[str]) -> Any:
+    """A class or instance with `kind` and `uses_prototypes`; the name of its first argument tells what it lacks."""
+    if not hasattr(loss, "kind"):
+        kind = {"embeddings": "contrastive", "logits": "logit"}.get(arguments[0]) if arguments else None
+        if kind is None or (kind == "contrastive" and len(arguments) < 3):
+            raise ValueError(
+                f"{function} must take (embeddings, labels, prototypes=None) or (logits, labels), so that a trainer "
+                f"knows what to give it; got ({', '.join(arguments)})."
+            )
+        loss.kind = kind
+    if not hasattr(loss, "uses_prototypes"):
+        loss.uses_prototypes = loss.kind == "contrastive"
+    return loss
+
+
+class FunctionLoss(nn.Module):
+    """A plain function as a loss; see `as_loss`."""
+
+    def __init__(self, function: Callable[..., Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *inputs: Any) -> Tensor:
+        """What the function returns."""
+        return self.function(*inputs)
+
+
+def as_loss(loss: str | nn.Module | Callable[..., Tensor]) -> nn.Module:
+    """A loss from its name, from an instance of any class, or from a function.
+
+    What it takes is told by the name of its first argument, as for `register_loss`.
+
+    Examples:
+        >>> as_loss(lambda logits, labels: (logits - labels).abs().mean()).kind
+        'logit'
+    """
+    if isinstance(loss, str):
+        return build_loss(loss)
+    module = loss if isinstance(loss, nn.Module) else FunctionLoss(loss)
+    arguments = list(inspect.signature(loss.forward if isinstance(loss, nn.Module) else loss).parameters)
+    described: nn.Module = _described(module, loss_name(module), arguments)
+    return described
+
+
+def loss_name(loss: nn.Module) -> str:
+    """What to call a loss: the name that it is registered under, or else that of its class or function.
+
+    Examples:
+        >>> loss_name(build_loss("reg+zlpr"))
+        'reg+zlpr'
+    """
+    if isinstance(loss, JoinedLoss):
+        return "+".join(term.name for term in loss_terms(loss))
+    if isinstance(loss, FunctionLoss):
+        return getattr(loss.function, "__name__", type(loss.function).__name__)  # an object may be called, too
+    return next((name for name, cls in _LOSSES.items() if cls is type(loss)), type(loss).__name__)
 
 
 def list_losses() -> list[str]:
     """The names that `build_loss` knows, sorted.
 
     Examples:
-        >>> from hf_mlcl import list_losses
         >>> "reg" in list_losses()
         True
     """
@@ -78,51 +125,65 @@ def list_losses() -> list[str]:
 def loss_class(name: str) -> type[nn.Module]:
     """The class registered under a name; an error lists all names, the nearest first."""
     if name not in _LOSSES:
-        by_likeness = sorted(_LOSSES, key=lambda known: -difflib.SequenceMatcher(None, name, known).ratio())
         raise ValueError(
-            f"There is no loss {name!r}. Known, nearest first: {', '.join(by_likeness)}. "
-            "Losses of your own must be registered with @register_loss before they are asked for."
+            unknown_name("loss", name, _LOSSES)
+            + " Losses of your own must be registered with @register_loss before they are asked for."
         )
     return _LOSSES[name]
 
 
-def hyperparameters(name: str) -> list[str]:
-    """The hyperparameters of a loss.
+def loss_names(name: str) -> list[str]:
+    """The names that are joined in one.
 
     Examples:
-        >>> hyperparameters("msc")
-        ['temperature', 'beta', 'chunk_size']
+        >>> loss_names("reg + zlpr")
+        ['reg', 'zlpr']
     """
-    parameters = inspect.signature(loss_class(name)).parameters.values()
-    return [p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    return [part.strip() for part in name.split("+")]
 
 
-def build_loss(name: str, *, weights: Sequence[float] | None = None, **hyperparameters_: Any) -> nn.Module:
+def hyperparameters(name: str) -> list[str]:
+    """The hyperparameters of a loss, or of all parts of a joined one.
+
+    Examples:
+        >>> hyperparameters("msc+focal")
+        ['temperature', 'beta', 'chunk_size', 'gamma']
+    """
+    parameters = [p for part in loss_names(name) for p in inspect.signature(loss_class(part)).parameters.values()]
+    named = [p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    return [p for p in dict.fromkeys(named) if p != "gather_across_devices"]
+
+
+def build_loss(
+    name: str,
+    *,
+    weights: Sequence[float] | None = None,
+    gather_across_devices: bool = False,
+    **hyperparameters_: Any,
+) -> nn.Module:
     """A loss by name.
 
     Args:
         name: One of `list_losses`, or several joined with ``+``.
         weights: Of the parts of a joined loss, in their order.
+        gather_across_devices: Whether the batch is that of all ranks; see `ContrastiveLoss`. Not needed in a trainer.
         **hyperparameters_: Of the loss. In a joined loss each goes to every part that has it.
 
     Examples:
-        >>> from hf_mlcl import build_loss
         >>> build_loss("reg", temperature=0.2)
         RegLoss(temperature=0.2, alpha=0.0)
     """
-    names = [part.strip() for part in name.split("+")]
+    names = loss_names(name)
     accepted = {part: hyperparameters(part) for part in names}
-    known = {parameter for parameters in accepted.values() for parameter in parameters}
-    unknown = sorted(set(hyperparameters_) - known)
+    unknown = sorted(set(hyperparameters_) - set(hyperparameters(name)))
     if unknown:
         listed = "; ".join(f"{part}: {', '.join(parameters) or 'none'}" for part, parameters in accepted.items())
         raise ValueError(
             f"Unknown hyperparameter {', '.join(map(repr, unknown))} for loss {name!r}. Valid are {listed}."
         )
-    losses = {
-        part: loss_class(part)(**{key: value for key, value in hyperparameters_.items() if key in accepted[part]})
-        for part in names
-    }
+    gather = {"gather_across_devices": True} if gather_across_devices else {}
+    given = {part: {key: hyperparameters_[key] for key in accepted[part] if key in hyperparameters_} for part in names}
+    losses = {part: loss_class(part)(**gather, **given[part]) for part in names}
     if len(names) == 1:
         if weights is not None:
             raise ValueError(f"weights belong to a joined loss such as 'reg+zlpr'; {name!r} is a single one.")
@@ -132,17 +193,19 @@ def build_loss(name: str, *, weights: Sequence[float] | None = None, **hyperpara
     return JoinedLoss(losses, weights)
 
 
-def loss_kinds(loss: str) -> set[str]:
+def loss_kinds(loss: str | nn.Module) -> set[str]:
     """The kinds of a loss and of the parts of a joined one: ``"contrastive"``, ``"logit"``.
 
     Examples:
         >>> sorted(loss_kinds("reg+zlpr"))
         ['contrastive', 'logit']
     """
-    return {getattr(loss_class(part.strip()), "kind") for part in loss.split("+")}  # noqa: B009
+    if isinstance(loss, str):
+        return {getattr(loss_class(part), "kind") for part in loss_names(loss)}  # noqa: B009 - `register_loss` adds it
+    return {term.loss.kind for term in loss_terms(loss)}
 
 
-def on_logits_only(loss: str) -> bool:
+def on_logits_only(loss: str | nn.Module) -> bool:
     """Whether only losses on logits take part, so that the study's protocol for them holds.
 
     Examples:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import warnings
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ from typing import Any
 from torch import nn
 from transformers import SchedulerType, TrainingArguments
 
-from hf_mlcl.losses import build_loss, hyperparameters, on_logits_only
+from hf_mlcl.losses import build_loss, hyperparameters, loss_name, on_logits_only
 
 
 @dataclass(repr=False)  # HF's own repr leaves out tokens
@@ -27,7 +28,7 @@ class ContrastiveTrainingArguments(TrainingArguments):
     - the last incomplete training batch is dropped (`drop_last_train_batch`), evaluation always sees every row
 
     Args:
-        loss: Name of a loss, or several joined with ``+``.
+        loss: Name of a loss, or several joined with ``+``; ``"reg"`` if neither this nor the trainer's `loss` is given.
         loss_kwargs: Its hyperparameters; ``weights`` for the parts of a joined loss.
         temperature: tau of the contrastive losses.
         embedding_chunk_size: Rows that the encoder computes at a time: a batch of any size on a device of any size,
@@ -54,7 +55,10 @@ class ContrastiveTrainingArguments(TrainingArguments):
 
     _VALID_DICT_FIELDS = [*TrainingArguments._VALID_DICT_FIELDS, "loss_kwargs"]  # noqa: RUF012
 
-    loss: str = field(default="reg", metadata={"help": "A loss by name, or several joined with +, such as reg+zlpr."})
+    loss: str = field(  # a name from `__post_init__` on
+        default=None,  # type: ignore[assignment]
+        metadata={"help": "A loss by name, or several joined with +, such as reg+zlpr; reg if not set."},
+    )
     loss_kwargs: dict | str | None = field(  # type: ignore[type-arg]  # as HF writes it, for its argument parser
         default=None, metadata={"help": "Its hyperparameters, as JSON."}
     )
@@ -92,6 +96,8 @@ class ContrastiveTrainingArguments(TrainingArguments):
         """Fill in what was not given, then let HF check everything."""
         given = json.loads(self.loss_kwargs) if isinstance(self.loss_kwargs, str) else self.loss_kwargs
         self.loss_kwargs = dict(given or {})
+        self._loss_is_given = self.loss is not None
+        self.loss = self.loss or "reg"
         if self.label_smoothing_factor:
             raise ValueError(
                 f"label_smoothing_factor={self.label_smoothing_factor} smooths the cross entropy of HF's own loss, "
@@ -116,7 +122,7 @@ class ContrastiveTrainingArguments(TrainingArguments):
                 "order of the examples. Unset one of them."
             )
         self._schedule_follows_loss = self.lr_scheduler_type is None
-        self.follow_loss()
+        self.follow_loss(self.loss)
         if self.label_names not in (None, ["labels"]):
             raise ValueError(
                 f"label_names is {self.label_names}, but batches have their labels under `labels`. A dataset's column "
@@ -162,10 +168,27 @@ class ContrastiveTrainingArguments(TrainingArguments):
             return 0
         return int(super().get_warmup_steps(num_training_steps))
 
-    def follow_loss(self) -> None:
+    def follow_loss(self, loss: str | nn.Module) -> None:
         """Take the schedule of this kind of loss, unless the user has chosen one; a search may change the loss."""
         if self._schedule_follows_loss:
-            self.lr_scheduler_type = SchedulerType("linear" if on_logits_only(self.loss) else "cosine")
+            self.lr_scheduler_type = SchedulerType("linear" if on_logits_only(loss) else "cosine")
+
+    def with_loss(self, loss: str | nn.Module) -> ContrastiveTrainingArguments:
+        """A copy that names a loss which the trainer was given; an error where these arguments say something else."""
+        name = loss if isinstance(loss, str) else loss_name(loss)
+        said = {"loss": self._loss_is_given and self.loss != name}
+        if not isinstance(loss, str):  # which has its hyperparameters already
+            said |= {"loss_kwargs": bool(self.loss_kwargs), "temperature": self.temperature != type(self).temperature}
+        for argument in (argument for argument, is_said in said.items() if is_said):
+            raise ValueError(
+                f"The trainer was given the loss {name!r}, but {argument}={getattr(self, argument)!r} in args is "
+                "another choice. Leave one of them out."
+            )
+        named = copy.copy(self)
+        named.hub_token = self.hub_token  # left out of copies, such as those beside checkpoints
+        named.loss, named._loss_is_given = name, True
+        named.follow_loss(loss)
+        return named
 
     def __getstate__(self) -> dict[str, Any]:
         """Everything but the user's token, since the trainer pickles its arguments beside every checkpoint."""
@@ -174,7 +197,7 @@ class ContrastiveTrainingArguments(TrainingArguments):
     def build_loss(self) -> nn.Module:
         """The loss that these arguments name."""
         settings: dict[str, Any] = dict(self.loss_kwargs) if isinstance(self.loss_kwargs, dict) else {}
-        if any("temperature" in hyperparameters(part.strip()) for part in self.loss.split("+")):
+        if "temperature" in hyperparameters(self.loss):
             settings.setdefault("temperature", self.temperature)
         return build_loss(self.loss, **settings)
 

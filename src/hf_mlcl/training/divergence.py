@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from transformers import TrainerCallback
 
+from hf_mlcl.losses.gathering import sum_over_ranks
 from hf_mlcl.training.checkpoints import last_whole_checkpoint
-from hf_mlcl.training.global_batch import sum_over_ranks
 
 IN_A_ROW = 3
 """Losses in a row that are not finite until a training is given up. One alone may be a step that the scaler of fp16

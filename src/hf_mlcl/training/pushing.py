@@ -19,7 +19,7 @@ from transformers.utils import PushInProgress
 
 from hf_mlcl.files import link_or_copy
 from hf_mlcl.hub import intended_files, push_folder, write_model_card
-from hf_mlcl.training.report import training_report
+from hf_mlcl.training.card_facts import training_report
 
 logger = logging.getLogger(__name__)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from hf_mlcl.losses.contrastive import pair_statistics
+from hf_mlcl.losses.contrastive import LossParts
 from hf_mlcl.losses.engine import PairCounts
-from hf_mlcl.training.global_batch import GlobalLoss, sum_over_ranks, world_size
+from hf_mlcl.losses.gathering import sum_over_ranks, world_size
+from hf_mlcl.training.global_batch import GlobalLoss
 
 
 class TrainingStatistics:
@@ -57,8 +58,9 @@ class TrainingStatistics:
                     logs[f"loss_{name.removeprefix('part:')}"] = sums[name] / (self._steps * world_size())
             if "positives" in sums:
                 counts = PairCounts(*(torch.tensor(sums[name]) for name in PairCounts._fields))
-                means = pair_statistics(counts, int(all_anchors), torch.tensor(sums["valid_anchors"]))
-                logs |= {name: value.item() for name, value in means.items()}
+                none = torch.zeros(())
+                whole = LossParts(none, none, int(all_anchors), torch.tensor(sums["valid_anchors"]), counts)
+                logs |= {name: value.item() for name, value in whole.statistics().items()}
                 logs["embedding_norm"] = sums["norm"] / max(sums["rows"], 1.0)
         self.reset()
         return logs

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from transformers import PreTrainedTokenizerBase
 
@@ -21,17 +21,17 @@ from hf_mlcl.data.collators import TextCollator
 from hf_mlcl.evaluation import LinearEvaluationConfig, LinearEvaluationResult
 from hf_mlcl.files import FullDiskError, naming_full_disk
 from hf_mlcl.hub import SplitScores
-from hf_mlcl.losses import CrossEntropyLoss, JoinedLoss
+from hf_mlcl.losses import CrossEntropyLoss, as_loss, loss_terms
 from hf_mlcl.metrics import compute_metrics, compute_single_label_metrics, multilabel_metrics
 from hf_mlcl.models import FeatureBackbone, MLCLModel
 from hf_mlcl.training.arguments import ContrastiveTrainingArguments
+from hf_mlcl.training.card_facts import scores_of, training_report
 from hf_mlcl.training.divergence import DivergenceWatch
 from hf_mlcl.training.evaluation import evaluate_features, make_classifier, split_features
 from hf_mlcl.training.features import FeatureTrainer, check_not_empty, first_view
 from hf_mlcl.training.global_batch import global_loss
 from hf_mlcl.training.probe import probe
 from hf_mlcl.training.pushing import PushingTrainer
-from hf_mlcl.training.report import scores_of, training_report
 from hf_mlcl.training.rows import evenly, label_ids
 from hf_mlcl.training.sampler import LabelAwareSampler
 from hf_mlcl.training.statistics import TrainingStatistics
@@ -45,7 +45,7 @@ _REAL_ROWS = "_real_rows"
 
 
 class ContrastiveMultiLabelTrainer(FeatureTrainer, PushingTrainer):
-    """Trains an `MLCLModel` with any loss of the registry.
+    """Trains an `MLCLModel` with any loss.
 
     Everything of HF's `Trainer` works as usual. Beyond it:
 
@@ -57,7 +57,7 @@ class ContrastiveMultiLabelTrainer(FeatureTrainer, PushingTrainer):
     Args:
         model: The encoder. A classifier is added where the loss needs logits; parts that the loss does not use are
             frozen.
-        args: The arguments, which name the loss.
+        args: The arguments; they may name the loss.
         data_collator: Makes batches of the model's inputs and multi-hot ``labels``, such as
             `hf_mlcl.data.TextCollator` (the default where `processing_class` is a tokenizer) or `ImageCollator`.
         train_dataset: Rows for the collator.
@@ -65,6 +65,9 @@ class ContrastiveMultiLabelTrainer(FeatureTrainer, PushingTrainer):
         processing_class: Tokenizer or image processor; saved with the model.
         eval_data_collator: The collator of evaluation, prediction and features where it differs: images are augmented
             for training only.
+        loss: The loss, where `args` does not name one: a name, an instance of any class, or a function, which takes
+            ``(embeddings, labels, prototypes=None)`` or ``(logits, labels)``, the rows of all ranks; the name of its
+            first argument tells which. It has no weights of its own to train.
         **kwargs: As for HF's `Trainer`.
 
     Examples:
@@ -92,6 +95,7 @@ class ContrastiveMultiLabelTrainer(FeatureTrainer, PushingTrainer):
         eval_dataset: Any = None,
         processing_class: Any = None,
         eval_data_collator: Any = None,
+        loss: str | nn.Module | Callable[..., Tensor] | None = None,
         **kwargs: Any,
     ) -> None:
         args = ContrastiveTrainingArguments("outputs") if args is None else args
@@ -101,11 +105,13 @@ class ContrastiveMultiLabelTrainer(FeatureTrainer, PushingTrainer):
             )
         if kwargs.get("compute_loss_func") is not None:
             raise ValueError(
-                "compute_loss_func is not used here, since a contrastive loss needs the rows of all ranks. "
-                'Register the loss with @register_loss("name") and give its name as args.loss.'
+                "compute_loss_func is not used here, since a contrastive loss needs the rows of all ranks. Give the "
+                "function as loss=; it takes (embeddings, labels, prototypes=None) or (logits, labels)."
             )
         check_not_empty(train_dataset=train_dataset, eval_dataset=eval_dataset)
-        self.loss = args.build_loss()
+        self._given_loss = None if loss is None or isinstance(loss, str) else as_loss(loss)
+        args = args if loss is None else args.with_loss(self._given_loss or str(loss))
+        self.loss = self._loss_of(args)
         self.statistics = TrainingStatistics()
         self.divergence = DivergenceWatch()
         self.eval_data_collator = eval_data_collator
@@ -138,9 +144,20 @@ class ContrastiveMultiLabelTrainer(FeatureTrainer, PushingTrainer):
 
     # The model and the loss -------------------------------------------------------------------------------------------
 
+    def _loss_of(self, args: ContrastiveTrainingArguments) -> Any:
+        if self._given_loss is not None:
+            args.with_loss(self._given_loss)  # raises where a search tries another
+        loss = self._given_loss or args.build_loss()
+        if next(loss.parameters(), None) is not None:
+            raise ValueError(
+                f"The loss {args.loss!r} has parameters, which would not be trained. Make them part of the model, or "
+                "buffers of the loss."
+            )
+        return loss.to(args.device)
+
     def _losses(self) -> list[Any]:
         """The loss, or the parts of a joined one."""
-        return list(self.loss.losses.values()) if isinstance(self.loss, JoinedLoss) else [self.loss]
+        return [term.loss for term in loss_terms(self.loss)]
 
     def _uses(self, kind: str) -> bool:
         """Whether a loss of this kind takes part."""
@@ -149,7 +166,7 @@ class ContrastiveMultiLabelTrainer(FeatureTrainer, PushingTrainer):
     @property
     def uses_prototypes(self) -> bool:
         """Whether the loss has a part for the labels' prototypes; otherwise they stay as they were drawn."""
-        return bool(getattr(self.loss, "uses_prototypes", self._uses("contrastive")))
+        return bool(self.loss.uses_prototypes)
 
     def _fit_model_to_loss(self, model: MLCLModel, args: ContrastiveTrainingArguments) -> MLCLModel:
         """Give the model what the loss needs, and keep still what it does not use."""
@@ -196,8 +213,8 @@ class ContrastiveMultiLabelTrainer(FeatureTrainer, PushingTrainer):
         """A fresh model for each trial of a hyperparameter search, made to fit the loss."""
         if trial is not None:
             self._hp_search_setup(trial)  # HF does it after this: the model would be made for the last trial's loss
-        self.loss = self.args.build_loss()
-        self.args.follow_loss()
+        self.loss = self._loss_of(self.args)
+        self.args.follow_loss(self.loss)
         self._check_logits_wanted(self.args)
         if getattr(self, "_metrics_follow_loss", False):
             self.compute_metrics = self._metrics_of_loss()

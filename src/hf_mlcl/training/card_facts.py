@@ -8,7 +8,7 @@ import logging
 import os
 import platform
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ import torch
 
 from hf_mlcl.evaluation.linear import LinearEvaluationResult
 from hf_mlcl.hub.facts import DataFacts, LossFacts, ModelReport, SplitScores, calibrated, report_of_model
-from hf_mlcl.losses import CrossEntropyLoss, JoinedLoss
+from hf_mlcl.losses import CrossEntropyLoss, loss_kinds, loss_name, loss_terms
 from hf_mlcl.metrics import sigmoid
 from hf_mlcl.training.rows import evenly, label_counts
 from hf_mlcl.versions import NOT_INSTALLED, library_versions
@@ -36,7 +36,10 @@ CONTRAST = (
     "L = mean over anchors i of - sum_j T_ij log p_ij,  p_ij = exp(s_ij) / sum_k exp(s_ik),  s_ij = cos(z_i, z_j) / tau"
 )
 """What all contrastive losses share; each has targets T of its own."""
-
+LINEAR = (
+    "Linear heads on the frozen features; of each label the best learning rate and weight decay on the validation "
+    "split."
+)
 ROWS_IN_FIGURES = 1000
 MOST_LABELS_IN_A_MATRIX = 100
 
@@ -66,22 +69,22 @@ def training_report(
         **facts: Further fields of `ModelReport`, such as ``license``, ``language`` or ``name``.
     """
     report = report_of_model(trainer.model)
-    args, state = trainer.args, trainer.state
-    losses = _losses(trainer.loss)
-    counts = _label_counts(trainer, len(report.label_names))
+    history = trainer.state.log_history
     scores, sentence = _scores(evaluation, trainer)
+    runtimes = [entry["train_runtime"] for entry in history if "train_runtime" in entry]
+    versions = {name: version.split("+")[0] for name, version in library_versions().items()}  # no local builds
     report = replace(
         report,
-        data=_data(dataset, dataset_id, trainer.train_dataset, counts),
-        losses=[_loss_facts(name, loss) for name, loss in losses.items()],
-        hyperparameters=_hyperparameters(args, losses),
+        data=_data(dataset, dataset_id, trainer.train_dataset, _label_counts(trainer, len(report.label_names))),
+        losses=[_loss_facts(term.loss) for term in loss_terms(trainer.loss)],
+        hyperparameters=_hyperparameters(trainer),
         scores=scores,
         evaluation=sentence,
-        metrics=_logged_metrics(state.log_history),
-        hardware=_hardware(args),
-        seconds=_seconds(state.log_history),
-        energy=_energy(args.output_dir),
-        versions=_versions(),
+        metrics=_logged_metrics(history),
+        hardware=_hardware(trainer.args),
+        seconds={"training": float(runtimes[-1])} if runtimes else {},
+        energy=_energy(trainer.args.output_dir),
+        versions={name: version for name, version in versions.items() if version != NOT_INSTALLED},
         prototypes=trainer.uses_prototypes,
     )
     if classifier is None and isinstance(evaluation, LinearEvaluationResult):
@@ -93,85 +96,56 @@ def training_report(
     return replace(report, **{name: value for name, value in facts.items() if value is not None})
 
 
-def _versions() -> dict[str, str]:
-    """Those that others can install: no local builds, and nothing that was used from its folder."""
-    versions = {name: version.split("+")[0] for name, version in library_versions().items()}
-    return {name: version for name, version in versions.items() if version != NOT_INSTALLED}
-
-
-# Loss and settings ----------------------------------------------------------------------------------------------------
-
-
-def _losses(loss: Any) -> dict[str, Any]:
-    return dict(loss.losses.items()) if isinstance(loss, JoinedLoss) else {"": loss}
-
-
-def _kind(loss: Any) -> str:
-    return str(getattr(loss, "kind", ""))
-
-
-def _loss_facts(name: str, loss: Any) -> LossFacts:
-    from hf_mlcl.losses.registry import _LOSSES
-
-    registered = name or next((known for known, cls in _LOSSES.items() if cls is type(loss)), type(loss).__name__)
-    formula = getattr(loss, "formula", "")
-    if formula and _kind(loss) == "contrastive":
+def _loss_facts(loss: Any) -> LossFacts:
+    formula = getattr(loss, "formula", "")  # a loss of the user's own need not have these
+    if formula and loss.kind == "contrastive":
         formula = f"{CONTRAST}\n{formula}"
-    return LossFacts(registered, formula, getattr(loss, "citation", ""))
+    return LossFacts(loss_name(loss), formula, getattr(loss, "citation", ""))
 
 
-def _hyperparameters(args: Any, losses: dict[str, Any]) -> dict[str, Any]:
-    precision = "bfloat16" if args.bf16 else "float16" if args.fp16 else "float32"
-    scheduler = getattr(args.lr_scheduler_type, "value", args.lr_scheduler_type)
-    found = {"loss": args.loss}
-    for name, loss in losses.items():
+def _hyperparameters(trainer: Any) -> dict[str, Any]:
+    args, terms = trainer.args, loss_terms(trainer.loss)
+    found: dict[str, Any] = {"loss": args.loss}
+    for name, _, loss in terms:
+        prefix = f"{name} " if len(terms) > 1 else ""
         for parameter in inspect.signature(type(loss)).parameters:
-            if parameter != "chunk_size" and isinstance(getattr(loss, parameter, None), int | float):
-                found[f"{name} {parameter}".strip()] = getattr(loss, parameter)
-    length = {"steps": args.max_steps} if args.max_steps > 0 else {"epochs": args.num_train_epochs}
-    batch = args.train_batch_size * args.gradient_accumulation_steps * args.world_size
+            value = getattr(loss, parameter, None)
+            if parameter not in ("chunk_size", "gather_across_devices") and isinstance(value, int | float):
+                found[prefix + parameter] = value
+    warm_up = f"{args.warmup_steps:g} {'of the steps' if args.warmup_steps < 1 else 'steps'}"
+    rows = args.train_batch_size * args.world_size
     return found | {
-        **length,
-        "batch size over all devices": batch,
-        "rows in one contrast": args.train_batch_size * args.world_size,
+        **({"steps": args.max_steps} if args.max_steps > 0 else {"epochs": args.num_train_epochs}),
+        "batch size over all devices": rows * args.gradient_accumulation_steps,
+        "rows in one contrast": rows,
         "learning rate": args.learning_rate,
-        "schedule": f"{scheduler}, warm-up {args.warmup_steps:g}"
-        + (" of the steps" if args.warmup_steps < 1 else " steps"),
-        "optimizer": getattr(args.optim, "value", args.optim),
+        "schedule": f"{args.lr_scheduler_type.value}, warm-up {warm_up}",
+        "optimizer": args.optim.value,
         "weight decay": args.weight_decay,
         "gradient clipping": args.max_grad_norm,
-        "precision": precision,
+        "precision": "bfloat16" if args.bf16 else "float16" if args.fp16 else "float32",
         "seed": args.seed,
     }
-
-
-# Data -----------------------------------------------------------------------------------------------------------------
 
 
 def _data(
     given: str | None, hub_id: str | None, dataset: Any, counts: npt.NDArray[np.int64] | None
 ) -> DataFacts | None:
+    from hf_mlcl.data import corpus_facts, list_corpora
+
     if hub_id is not None and (not isinstance(hub_id, str) or not re.fullmatch(r"[\w.-]+/[\w.-]+", hub_id)):
         raise ValueError(f"The data's id on the Hub must be 'owner/name', got {hub_id!r}. Any other name: dataset=.")
-    rows = len(dataset) if hasattr(dataset, "__len__") else None
-    own = getattr(getattr(dataset, "info", None), "dataset_name", None)
+    own = getattr(getattr(dataset, "info", None), "dataset_name", None)  # of datasets from `datasets` alone
     name = given or hub_id or str(own or "").removeprefix("hf_mlcl_")
     if dataset is None and not name:
         return None
+    rows = len(dataset) if hasattr(dataset, "__len__") else None
     facts = DataFacts(name, hub_id=hub_id, rows=rows, label_counts=counts)
-    from hf_mlcl.data import corpus_facts, list_corpora
-
     known = name.split("/")[-1]
     if known not in list_corpora():
         return facts
     corpus = corpus_facts(known)
-    return replace(
-        facts,
-        summary=corpus.summary,
-        homepage=corpus.homepage,
-        license=corpus.license,
-        citation=corpus.citation,
-    )
+    return replace(facts, **{field: getattr(corpus, field) for field in ("summary", "homepage", "license", "citation")})
 
 
 def _label_counts(trainer: Any, labels: int) -> npt.NDArray[np.int64] | None:
@@ -183,39 +157,32 @@ def _label_counts(trainer: Any, labels: int) -> npt.NDArray[np.int64] | None:
     if trainer.counted_labels is not None and trainer.counted_labels[0] is dataset:
         counts: npt.NDArray[np.int64] = trainer.counted_labels[1]
         return counts
-    is_table = hasattr(dataset, "with_format") and hasattr(dataset, "column_names")
-    if not is_table and not isinstance(dataset, list | tuple):
+    if hasattr(dataset, "with_format") and hasattr(dataset, "column_names"):
+        dataset = dataset.with_format(None)  # nothing is decoded without a format
+    elif not isinstance(dataset, list | tuple):
         return None
     try:
-        plain = dataset.with_format(None) if is_table else dataset  # nothing is decoded without a format
-        return label_counts(plain, labels)
+        return label_counts(dataset, labels)
     except Exception as error:  # the dataset is the user's, and a card is not worth an error at the end of a training
         logger.warning("The training data's labels cannot be counted for the model card: %s", error)
         return None
 
 
-# Scores ---------------------------------------------------------------------------------------------------------------
-
-
 def _scores(evaluation: Any, trainer: Any) -> tuple[SplitScores | None, str]:
-    linear = (
-        "Linear heads on the frozen features; of each label the best learning rate and weight decay on the validation "
-        "split."
-    )
     if isinstance(evaluation, SplitScores):
         return evaluation, ""
     if evaluation is None:
-        return trainer.last_scores, linear if trainer.last_scores is not None else ""
+        return trainer.last_scores, LINEAR if trainer.last_scores is not None else ""
     if isinstance(evaluation, LinearEvaluationResult):
-        return scores_of(evaluation), linear
+        return scores_of(evaluation), LINEAR
     if not hasattr(evaluation, "predictions") or not hasattr(evaluation, "label_ids"):
         raise ValueError(
             "evaluation must be what trainer.linear_evaluate or trainer.predict returned, or a SplitScores; got "
             f"{type(evaluation).__name__}."
         )
     logits = evaluation.predictions[0] if isinstance(evaluation.predictions, tuple) else evaluation.predictions
-    if any(isinstance(loss, CrossEntropyLoss) for loss in _losses(trainer.loss).values()):
-        return None, "One label a row: the one with the largest logit."
+    if any(isinstance(term.loss, CrossEntropyLoss) for term in loss_terms(trainer.loss)):
+        return None, "One label per row: the one with the largest logit."
     scores = SplitScores("", evaluation.label_ids, sigmoid(logits))
     return scores, "The model's own classifier, trained with the encoder."
 
@@ -229,15 +196,9 @@ def scores_of(result: LinearEvaluationResult) -> SplitScores:
 
 def _logged_metrics(history: Iterable[dict[str, Any]]) -> dict[str, float]:
     """The last evaluation while training."""
-    found: dict[str, float] = {}
-    for entry in history:
-        values = {k.removeprefix("eval_"): v for k, v in entry.items() if k.startswith("eval_")}
-        if values:
-            found = {k: float(v) for k, v in values.items() if not k.endswith(("runtime", "per_second"))}
-    return found
-
-
-# Machine --------------------------------------------------------------------------------------------------------------
+    evaluations = [{k: v for k, v in entry.items() if k.startswith("eval_")} for entry in history]
+    last: dict[str, Any] = next((entry for entry in reversed(evaluations) if entry), {})
+    return {k[5:]: float(v) for k, v in last.items() if not k.endswith(("runtime", "per_second"))}
 
 
 def _hardware(args: Any) -> str:
@@ -246,15 +207,10 @@ def _hardware(args: Any) -> str:
     model = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.exists():
-        names = [line.split(":")[1].strip() for line in info.read_text().splitlines() if line.startswith("model name")]
-        model = names[0] if names else model
+        names = re.findall(r"^model name\s*: (.*)$", info.read_text(), flags=re.MULTILINE)
+        model = names[0].strip() if names else model
     processes = f", {args.world_size} processes" if args.world_size > 1 else ""
     return f"{model}, {os.cpu_count()} cores{processes}, no GPU"
-
-
-def _seconds(history: Iterable[dict[str, Any]]) -> dict[str, float]:
-    runtimes = [entry["train_runtime"] for entry in history if "train_runtime" in entry]
-    return {"training": float(runtimes[-1])} if runtimes else {}
 
 
 def _energy(folder: str) -> dict[str, float]:
@@ -263,47 +219,54 @@ def _energy(folder: str) -> dict[str, float]:
     if not path.is_file():
         return {}
     with path.open(newline="") as file:
-        rows = list(csv.DictReader(file))
+        last: dict[str, str] = ([{}, *csv.DictReader(file)])[-1]
     names = {"energy_consumed": "energy (kWh)", "emissions": "emissions (kg CO2)"}
-    return {title: float(rows[-1][key]) for key, title in names.items() if rows and rows[-1].get(key)}
-
-
-# Pictures -------------------------------------------------------------------------------------------------------------
+    return {title: float(last[key]) for key, title in names.items() if last.get(key)}
 
 
 def _figures(trainer: Any, report: ModelReport) -> dict[str, tuple[Figure, str]]:
-    from hf_mlcl.evaluation import FrequencyCurve, project_2d, prototype_similarities, prr_by_temperature
-    from hf_mlcl.evaluation.figures import draw_f1_by_frequency, draw_map, draw_prr, draw_similarities
+    from hf_mlcl.evaluation import FrequencyCurve, prototype_similarities
+    from hf_mlcl.evaluation.figures import draw_f1_by_frequency, draw_similarities
 
-    found: dict[str, tuple[Figure, str]] = {}
-    names: Sequence[str] = report.label_names
-    dataset = trainer.eval_dataset if trainer.eval_dataset is not None else trainer.train_dataset
-    dataset = next(iter(dataset.values())) if isinstance(dataset, dict) else dataset
-    if hasattr(dataset, "__len__"):
-        which = "validation" if trainer.eval_dataset is not None else "training"
-        features, labels = trainer.features_and_labels(evenly(dataset, ROWS_IN_FIGURES))
-        if len(labels) == len(features) and len(features) > 2:
-            caption = f"{len(features):,} {which} examples, their features by PCA. Of several labels the rarest shows."
-            found["space.png"] = draw_map(project_2d(features), labels, names), caption
-            if any(_kind(loss) == "contrastive" for loss in _losses(trainer.loss).values()):
-                prototypes = trainer.model.prototypes.weight.detach().float().cpu() if report.prototypes else None
-                weights = next(trainer.model.projection.parameters())
-                with torch.no_grad():
-                    embeddings = trainer.model.projection(torch.from_numpy(features).to(weights)).float().cpu()
-                ratios = prr_by_temperature(embeddings, labels, TEMPERATURES, prototypes)
-                caption = (
-                    "Positive Regularisation Ratio: positive pairs that a contrastive loss without the regulariser "
-                    f"would push apart, among {which} examples."
-                )
-                if np.isfinite(ratios).all():
-                    found["prr.png"] = draw_prr(TEMPERATURES, {trainer.args.loss: ratios}, paper=False), caption
-    if report.prototypes and len(names) <= MOST_LABELS_IN_A_MATRIX:
+    found = _figures_of_rows(trainer, report)
+    if report.prototypes and len(report.label_names) <= MOST_LABELS_IN_A_MATRIX:
         similarity = prototype_similarities(trainer.model.prototypes.weight.detach().float().cpu())
-        found["prototypes.png"] = draw_similarities(similarity, names), "How similar the labels' prototypes are."
+        picture = draw_similarities(similarity, report.label_names)
+        found["prototypes.png"] = picture, "How similar the labels' prototypes are."
     if report.scores is not None and report.data is not None and report.data.label_counts is not None:
         f1 = report.scores.counts(0.5 if report.thresholds is None else report.thresholds).f1()
-        curve = FrequencyCurve(list(names), report.data.label_counts, f1)
+        curve = FrequencyCurve(list(report.label_names), report.data.label_counts, f1)
         split = f" on the {report.scores.split} split" if report.scores.split else ""
         caption = f"F1{split} of each label against its training examples."
         found["f1_by_frequency.png"] = draw_f1_by_frequency({trainer.args.loss: curve}), caption
+    return found
+
+
+def _figures_of_rows(trainer: Any, report: ModelReport) -> dict[str, tuple[Figure, str]]:
+    """A map of validation or training rows, and PRR among them where the loss is contrastive."""
+    from hf_mlcl.evaluation import project_2d, prr_by_temperature
+    from hf_mlcl.evaluation.figures import draw_map, draw_prr
+
+    which = "validation" if trainer.eval_dataset is not None else "training"
+    dataset = trainer.eval_dataset if trainer.eval_dataset is not None else trainer.train_dataset
+    dataset = next(iter(dataset.values())) if isinstance(dataset, dict) else dataset
+    if not hasattr(dataset, "__len__"):
+        return {}
+    features, labels = trainer.features_and_labels(evenly(dataset, ROWS_IN_FIGURES))
+    if len(labels) != len(features) or len(features) <= 2:
+        return {}
+    caption = f"{len(features):,} {which} examples, their features by PCA. Of several labels the rarest shows."
+    found = {"space.png": (draw_map(project_2d(features), labels, report.label_names), caption)}
+    if "contrastive" in loss_kinds(trainer.loss):
+        prototypes = trainer.model.prototypes.weight.detach().float().cpu() if report.prototypes else None
+        weights = next(trainer.model.projection.parameters())
+        with torch.no_grad():
+            embeddings = trainer.model.projection(torch.from_numpy(features).to(weights)).float().cpu()
+        ratios = prr_by_temperature(embeddings, labels, TEMPERATURES, prototypes)
+        caption = (
+            "Positive Regularisation Ratio: positive pairs that a contrastive loss without the regulariser would push "
+            f"apart, among {which} examples."
+        )
+        if np.isfinite(ratios).all():
+            found["prr.png"] = draw_prr(TEMPERATURES, {trainer.args.loss: ratios}, paper=False), caption
     return found

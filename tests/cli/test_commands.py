@@ -148,7 +148,7 @@ def test_wrong_arguments_end_with_code_2(hf_mlcl, arguments):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--learning_rat", "1"], "There is no argument --learning_rat. Nearest: --learning_rate"),
+        (["--learning_rat", "1"], "There is no argument '--learning_rat'. Known, nearest first: --learning_rate"),
         (["--learning_rate", "fast"], "argument --learning_rate"),
     ],
 )

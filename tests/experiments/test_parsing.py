@@ -108,10 +108,10 @@ WRONG = [
     (["--loss", "regg"], "There is no loss 'regg'. Known, nearest first: reg"),
     (["--learning_rate", "fast"], "invalid float value: 'fast'"),
     (["--size", "tiny"], "'tiny'"),
-    (["--no_such_argument", "1"], "There is no argument --no_such_argument"),
-    (["--learning_rat", "1"], "There is no argument --learning_rat. Nearest: --learning_rate"),
-    (["--learning-rat=1"], "There is no argument --learning-rat. Nearest: --learning_rate"),
-    (["aapd"], "There is no argument aapd"),
+    (["--no_such_argument", "1"], "There is no argument '--no_such_argument'"),
+    (["--learning_rat", "1"], "There is no argument '--learning_rat'. Known, nearest first: --learning_rate"),
+    (["--learning-rat=1"], "There is no argument '--learning-rat'. Known, nearest first: --learning_rate"),
+    (["aapd"], "There is no argument 'aapd'"),
     (["--data_dir", "/no/such/folder"], "data_dir='/no/such/folder' is not a folder"),
     (["--max_train_samples", "0"], "max_train_samples must be at least 1; got 0"),
     (["--loss_kwargs", "alpha=1"], "loss_kwargs must be JSON"),
@@ -139,7 +139,7 @@ def test_wrong_arguments_end_with_code_2_and_a_message(argv, message, capsys):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("learning_rat: 1", "There is no setting 'learning_rat'. Nearest: learning_rate"),
+        ("learning_rat: 1", "There is no setting 'learning_rat'. Known, nearest first: learning_rate"),
         ("- a\n- b", "must hold settings as `name: value`; got list"),
         ("a: [", "cannot be read"),
         ("num_train_epochs: many", "num_train_epochs cannot be 'many'"),

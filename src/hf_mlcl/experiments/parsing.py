@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import difflib
 import functools
 import importlib
 import json
@@ -21,6 +20,7 @@ from transformers import HfArgumentParser
 from transformers.trainer_utils import HubStrategy
 
 from hf_mlcl.data.registry import list_corpora
+from hf_mlcl.errors import unknown_name
 from hf_mlcl.evaluation.config import LinearEvaluationConfig
 from hf_mlcl.experiments.arguments import OF_PROTOCOL, ExperimentArguments
 from hf_mlcl.experiments.inputs import corpus_options
@@ -83,7 +83,7 @@ def _parsed(argv: Sequence[str], description: str | None = None) -> tuple[dict[s
     known, unknown = _parser(description).parse_known_args(list(argv))
     if unknown:
         wrong = next((word.partition("=")[0] for word in unknown if word.startswith("-")), unknown[0])
-        raise ValueError(f"There is no argument {wrong}. Nearest: {_nearest(wrong.lstrip('-'), '--')}.")
+        raise ValueError(unknown_name("argument", wrong, (f"--{name}" for name in _arguments()), most=3))
     given = vars(known)
     if "dry_run" in given:
         raise ValueError("--dry_run is for recipes; `hf-mlcl train` has --check.")
@@ -186,16 +186,10 @@ def _arguments() -> dict[str, tuple[Any, Any]]:
     return {action.dest: (action.type, types[action.dest]) for action in _parser()._actions if action.dest in types}
 
 
-def _nearest(name: str, prefix: str = "") -> str:
-    """Settings whose names are much like one that is wrong."""
-    near = difflib.get_close_matches(name.replace("-", "_"), _arguments(), n=3)
-    return ", ".join(prefix + found for found in near) or "none, see --help"
-
-
 def _converted(name: str, value: Any) -> Any:
     """A setting with the type of its field; an error for a name that is none."""
     if name not in _arguments():
-        raise ValueError(f"There is no setting {name!r}. Nearest: {_nearest(name)}.")
+        raise ValueError(unknown_name("setting", name, _arguments(), most=3))
     convert, hint = _arguments()[name]
 
     def from_text(one: Any) -> Any:

@@ -239,3 +239,23 @@ def test_intervals_hold_their_score_also_with_labels_that_few_rows_carry():
         for value, low, high in metrics.values():
             assert low - 1e-9 <= value <= high + 1e-9
     assert table["trained"]["macro_f1"] == [1.0, 1.0, 1.0]
+
+
+def test_a_training_that_was_interrupted_ends_with_the_numbers_of_one_that_was_not(tmp_path, monkeypatch):
+    settings = {"protocol": "best", "thresholds": "macro_f1", "prototype_init": "names", "seed": 3}
+    whole = run_experiment(*build(tmp_path / "whole", **settings), quiet=True)
+    step, calls = ContrastiveMultiLabelTrainer.training_step, []
+
+    def fails_after_a_checkpoint(*args, **kwargs):
+        calls.append(1)
+        return step(*args, **kwargs) if len(calls) < 4 else 1 / 0
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ContrastiveMultiLabelTrainer, "training_step", fails_after_a_checkpoint)
+        with pytest.raises(ZeroDivisionError):
+            run_experiment(*build(tmp_path / "run", **settings), quiet=True)
+    resumed = run_experiment(*build(tmp_path / "run", **settings), quiet=True)
+    judged = {name for name in whole.metrics if "test_" in name or "validation_" in name}
+    assert {name: resumed.metrics[name] for name in judged} == pytest.approx(
+        {name: whole.metrics[name] for name in judged}, abs=1e-6
+    )

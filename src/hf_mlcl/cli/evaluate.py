@@ -43,10 +43,9 @@ def evaluate(
     from hf_mlcl.experiments.prediction import Predictor
     from hf_mlcl.metrics import f1, rule_metrics
 
-    if split not in (None, *SPLITS, "all"):
-        raise typer.BadParameter(f"--split must be train, validation, test or all; got {split!r}.")
-    if size not in (None, "full", "small"):
-        raise typer.BadParameter(f"--size must be full or small; got {size!r}.")
+    for name, value, known in (("split", split, (*SPLITS, "all")), ("size", size, ("full", "small"))):
+        if value not in (None, *known):
+            raise typer.BadParameter(f"--{name} must be one of {', '.join(known)}; got {value!r}.")
     quiet_libraries()
     classifier = chosen_model(model)
     if data in list_corpora():
@@ -65,14 +64,12 @@ def evaluate(
     inputs, truth = _inputs_and_truth(predictor, chosen, max_samples)
     probabilities = predictor.probabilities(inputs)
     metrics = rule_metrics(truth, probabilities, predictor.rule)
-    scores = f1(truth, predictor.rule.decide(probabilities))
-    each: list[dict[str, Any]] = [
-        {"label": name, "rows": int(count), "f1": float(score)}
-        for name, count, score in zip(predictor.label_names, truth.sum(axis=0), scores, strict=True)
-    ]
+    counts, scores = truth.sum(axis=0).tolist(), f1(truth, predictor.rule.decide(probabilities)).tolist()
+    table = {"label": predictor.label_names, "rows": counts, "f1": scores}
+    each: Any = [dict(zip(table, one, strict=True)) for one in zip(*table.values(), strict=True)]
     if as_json:
-        known = {"model": predictor.model, "split": split, "rows": len(inputs)}
-        print_json({**known, "metrics": metrics, "per_label": each})
+        about = {"model": predictor.model, "split": split, "rows": len(inputs)}
+        print_json(about | {"metrics": metrics, "per_label": each})
         return
     decided = "" if set(predictor.rule.per_label(len(each))) == {0.5} else ", tuned thresholds"
     title = f"{predictor.model} on {data} ({split}{decided})"

@@ -72,6 +72,13 @@ def predict(
     begin = list(itertools.islice(batches, 2))
     if not begin:
         raise ValueError(f"There is nothing to predict in {', '.join(inputs)}.")
+    _write(itertools.chain(begin, batches), predictor, output, as_json, is_long=len(begin) > 1)
+
+
+def _write(
+    batches: Iterable[list[Found]], predictor: Predictor, output: str | None, as_json: bool, is_long: bool
+) -> None:
+    """Print or write what is found as it comes, and tell of rows that failed."""
     count = failed = 0
     with ExitStack() as open_files:
         file: TextIO = sys.stdout
@@ -83,8 +90,8 @@ def predict(
         elif output is not None:
             write = _as_csv(file, predictor.label_names)
         else:
-            write = _as_lines(predictor.kind, is_long=len(begin) > 1)
-        for batch in itertools.chain(begin, batches):
+            write = _as_lines(predictor.kind, is_long)
+        for batch in batches:
             write(batch)
             file.flush()
             for one in batch:

@@ -62,31 +62,36 @@ def train(
     from hf_mlcl.experiments import build_experiment
     from hf_mlcl.experiments.inputs import load_data
 
-    options = {name: value for name, value in ctx.params.items() if name not in ("data", "check", "strict", "as_json")}
-    options["label_columns"] = names(label_columns)
-    chosen = further_settings(ctx.args)
-    chosen |= {FULL_NAMES.get(name, name): value for name, value in options.items() if value is not None}
-    if chosen.get("test_file") is not None:
-        chosen["test_file"] = str(Path(chosen["test_file"]).resolve())  # found again from anywhere
+    chosen = {**_chosen(ctx), "corpus": data}
     quiet_libraries()
     if not sys.stderr.isatty():
         chosen.setdefault("disable_tqdm", True)  # plain lines in a log
     shows = not as_json and os.environ.get("RANK", "0") == "0"  # of several processes, one speaks
     recipe, splits = _recipe_and_data(data, chosen, strict, shows, as_json)
-    settings = {**chosen, "corpus": data}
     try:
-        experiment, training = build_experiment(recipe, settings)
+        experiment, training = build_experiment(recipe, chosen)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
     if shows:
         _show({**vars(training), **vars(experiment)}, splits, announced="backbone" not in chosen)
+    if check and shows:
+        print(_plan(recipe, chosen, splits))
     if check:
-        if shows:
-            print(_plan(recipe, settings, splits))
         return
     if strict and splits is None:
         splits = load_data(experiment, training, strict=True)
     _run(experiment, training, splits, as_json)
+
+
+def _chosen(ctx: typer.Context) -> dict[str, Any]:
+    """What the user said, by the full names of settings."""
+    options = {name: value for name, value in ctx.params.items() if name not in ("data", "check", "strict", "as_json")}
+    options["label_columns"] = names(options["label_columns"])
+    chosen = further_settings(ctx.args)
+    chosen |= {FULL_NAMES.get(name, name): value for name, value in options.items() if value is not None}
+    if chosen.get("test_file") is not None:
+        chosen["test_file"] = str(Path(chosen["test_file"]).resolve())  # found again from anywhere
+    return chosen
 
 
 def _recipe_and_data(data: str, chosen: Mapping[str, Any], strict: bool, shows: bool, as_json: bool) -> tuple[Any, Any]:

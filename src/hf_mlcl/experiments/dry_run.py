@@ -183,8 +183,6 @@ def dry_run(
         >>> plan = dry_run(study_recipe("aapd"), {"seed": 3, "use_cpu": True})
         >>> plan.study["num_train_epochs"]
         Resolved(value=320, origin='paper', note='', tried=(320, 640))
-        >>> plan.study["seed"].origin, plan.rows.train, plan.steps
-        ('command line', 37820, 47040)
     """
     settings = dict(settings or {})
     experiment, training = build_experiment(recipe, settings)

@@ -11,13 +11,9 @@ from typing import Any
 def attach(
     package: str, names: Mapping[str, Sequence[str]]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """``__getattr__``, ``__dir__`` and ``__all__`` of a package.
+    """``__getattr__``, ``__dir__`` and ``__all__`` of a package, from the public names of each of its modules.
 
     Type checkers read the same names under ``if TYPE_CHECKING``; a test compares the two.
-
-    Args:
-        package: Its ``__name__``.
-        names: The public names of each of its modules. The modules themselves are attributes as well.
     """
     home = {name: module for module, defined in names.items() for name in defined}
 

@@ -24,26 +24,17 @@ class FullDiskError(OSError):
 
 @contextmanager
 def naming_full_disk(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Name `path` in the error where a write in the block finds the disk full.
-
-    Libraries tell of it in words of their own, and without the file.
-
-    Examples:
-        >>> with naming_full_disk("run/model.safetensors"):
-        ...     raise OSError(errno.ENOSPC, "No space left on device")
-        Traceback (most recent call last):
-        ...
-        hf_mlcl.files.FullDiskError: [Errno 28] No space left to write this; what was there before is unchanged. Free \
-some space and run it again: 'run/model.safetensors'
-    """
+    """Name `path` where a write in the block finds the disk full: libraries do not, and use words of their own."""
     try:
         yield
     except FullDiskError:
         raise
     except Exception as error:
-        full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "No space left" in str(error)
+        causes = (error, error.__cause__, error.__context__)  # datasets wraps what the disk says
+        full = any(isinstance(one, OSError) and one.errno in (errno.ENOSPC, errno.EDQUOT) for one in causes)
         # torch's writer only says that it is at another position than it should be.
-        if not full and not ("inline_container" in str(error) and _is_full(Path(path))):
+        silent = "inline_container" in str(error) and _is_full(Path(path))
+        if not full and not silent and "No space left" not in str(error):
             raise
         what = "No space left to write this; what was there before is unchanged. Free some space and run it again"
         raise FullDiskError(errno.ENOSPC, what, os.fspath(path)) from error
@@ -61,13 +52,6 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     Drafts of several processes have different names, so that the last one wins with all of its file. They are hidden
     and end in ``.part``, so that no pattern takes a draft for the file itself. A link stays, and what it leads to is
     written; a pipe or a device is written to straight away.
-
-    Examples:
-        >>> with tempfile.TemporaryDirectory() as where:
-        ...     with whole_file(Path(where) / "metrics.json") as draft:
-        ...         _ = draft.write_text("{}")
-        ...     [path.name for path in Path(where).iterdir()]
-        ['metrics.json']
     """
     given = Path(path)
     if given.exists() and not given.is_file() and not given.is_dir():
@@ -87,12 +71,7 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def strict_json(content: Any) -> str:
-    r"""JSON that every program reads: numbers that are none (NaN, infinities) become null, other objects text.
-
-    Examples:
-        >>> strict_json({"alignment": float("nan"), "folder": Path("run")})
-        '{\n "alignment": null,\n "folder": "run"\n}'
-    """
+    """JSON that every program reads: numbers that are none (NaN, infinities) become null, other objects text."""
     plain = json.loads(json.dumps(content, default=str), parse_constant=lambda constant: None)
     return json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False)
 
@@ -103,13 +82,6 @@ def staged(folder: str | os.PathLike[str]) -> Iterator[Path]:
 
     An error in the block leaves `folder` as it was. Afterwards each file is replaced in one step, one after another;
     what is in `folder` under other names stays.
-
-    Examples:
-        >>> with tempfile.TemporaryDirectory() as where:
-        ...     with staged(Path(where) / "model") as stage:
-        ...         _ = (stage / "config.json").write_text("{}")
-        ...     sorted(path.name for path in Path(where).rglob("*"))
-        ['config.json', 'model']
     """
     target = Path(folder)
     if target.exists() and not target.is_dir():
@@ -130,15 +102,10 @@ def staged(folder: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def swap_folder(new: Path, target: Path, aside: Path) -> None:
-    """Put the folder `new` at `target`, and what was at `target` at `aside`; all on one file system.
+    """Put the folder `new` at `target`, and what was at `target` at `aside`, where nothing is; all on one file system.
 
     On Linux the two change places in one step: whoever looks sees the old folder or the new one. Where the system or
     the file system cannot, there is a moment without `target`; an interruption in it leaves the old one at `aside`.
-
-    Args:
-        new: The folder to be put in place.
-        target: Its place.
-        aside: Where nothing is yet.
     """
     for path in new.rglob("*"):
         if path.is_file():

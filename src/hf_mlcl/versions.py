@@ -6,25 +6,11 @@ import platform
 from importlib import metadata
 
 NOT_INSTALLED = "not installed"
-LIBRARIES = (
-    "torch",
-    "torchvision",
-    "transformers",
-    "datasets",
-    "accelerate",
-    "timm",
-    "numpy",
-    "scikit-learn",
-)
+LIBRARIES = ["torch", "torchvision", "transformers", "datasets", "accelerate", "timm", "numpy", "scikit-learn"]
 
 
 def library_versions() -> dict[str, str]:
-    """Versions of Python, of this package and of those `LIBRARIES` that are installed.
-
-    Examples:
-        >>> sorted(library_versions())[-2:]
-        ['torchvision', 'transformers']
-    """
+    """Versions of Python, of this package and of those `LIBRARIES` that are installed."""
     own = {"python": platform.python_version(), "hf-mlcl": installed_version("hf-mlcl") or NOT_INSTALLED}
     return own | {name: version for name in LIBRARIES if (version := installed_version(name))}
 

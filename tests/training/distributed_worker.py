@@ -11,8 +11,7 @@ from accelerate import PartialState
 from torch.utils.data import IterableDataset
 from transformers import TrainerCallback
 
-from hf_mlcl import ContrastiveMultiLabelTrainer, ContrastiveTrainingArguments
-from hf_mlcl.losses import JoinedLoss, RegLoss, ZLPRLoss
+from hf_mlcl import ContrastiveMultiLabelTrainer, ContrastiveTrainingArguments, build_loss
 from training.tiny import text_model, text_rows
 
 ROWS = 29  # with batches of 12: two whole ones and a last one of 5, which two ranks share and a third has no part in
@@ -36,7 +35,7 @@ CASES = {
     "a function": {},
 }
 GIVEN = {
-    "instances": lambda: JoinedLoss({"a": RegLoss(gather_across_devices=True), "b": ZLPRLoss(True)}, [1.0, 0.5]),
+    "instances": lambda: build_loss("reg+zlpr", weights=[1.0, 0.5], gather_across_devices=True),
     "a function": lambda: pull_to_prototypes,
 }
 

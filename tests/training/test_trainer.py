@@ -691,7 +691,7 @@ class TestErrors:
             trainer_for(tmp_path, rows=rows).train()
 
     def test_another_number_of_labels_is_named(self, tmp_path):
-        with pytest.raises(ValueError, match="3 labels a row, but the model was made for 4"):
+        with pytest.raises(ValueError, match="3 labels per row, but the model was made for 4"):
             trainer_for(tmp_path, rows=text_rows(16, num_labels=3)).train()
 
     def test_labels_outside_zero_and_one_are_named(self, tmp_path):

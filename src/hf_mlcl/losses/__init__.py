@@ -7,9 +7,8 @@ its own.
 from hf_mlcl.losses.balanced import MSCLoss, RegLoss, WithoutRegLoss
 from hf_mlcl.losses.contrastive import ContrastiveLoss, LossParts
 from hf_mlcl.losses.gathering import gather_rows
-from hf_mlcl.losses.joined import JoinedLoss, loss_terms
 from hf_mlcl.losses.logit import AsymmetricLoss, BCELoss, CrossEntropyLoss, FocalLoss, LogitLoss, LSEPLoss, ZLPRLoss
-from hf_mlcl.losses.loss import Loss
+from hf_mlcl.losses.loss import JoinedLoss, Loss, loss_terms
 from hf_mlcl.losses.queue import MomentumQueue
 from hf_mlcl.losses.registry import (
     as_loss,

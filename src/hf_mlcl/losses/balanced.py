@@ -53,11 +53,6 @@ class MSCLoss(ContrastiveLoss):
         temperature: tau > 0.
         beta: Weight of an instance in the denominator, where a prototype has 1.
         chunk_size: See `ContrastiveLoss`.
-        gather_across_devices: See `ContrastiveLoss`.
-
-    Examples:
-        >>> MSCLoss(beta=0.1)(torch.randn(4, 8), torch.randint(0, 2, (4, 3)), torch.randn(3, 8)).shape
-        torch.Size([])
     """
 
     uses_prototypes = True
@@ -70,14 +65,8 @@ class MSCLoss(ContrastiveLoss):
         "Classification, arXiv:2404.08720"
     )
 
-    def __init__(
-        self,
-        temperature: float = 0.1,
-        beta: float = 0.1,
-        chunk_size: int | None = None,
-        gather_across_devices: bool = False,
-    ) -> None:
-        super().__init__(temperature, chunk_size, gather_across_devices)
+    def __init__(self, temperature: float = 0.1, beta: float = 0.1, chunk_size: int | None = None) -> None:
+        super().__init__(temperature, chunk_size)
         self.beta = number("beta", beta, above=True, hint="The default is 0.1; 1 weighs instances as prototypes.")
 
     def targets(self, rows: Rows) -> Targets:
@@ -110,11 +99,6 @@ class WithoutRegLoss(ContrastiveLoss):
         alpha: How much partners with further labels are discounted: f = (|y_i and y_j| / |y_j|)^alpha. 0 discounts
             none; the study tries 0 and 1.
         chunk_size: See `ContrastiveLoss`.
-        gather_across_devices: See `ContrastiveLoss`.
-
-    Examples:
-        >>> WithoutRegLoss(alpha=1.0)(torch.randn(4, 8), torch.randint(0, 2, (4, 3)), torch.randn(3, 8)).shape
-        torch.Size([])
     """
 
     uses_prototypes = True
@@ -123,14 +107,8 @@ class WithoutRegLoss(ContrastiveLoss):
         "Audibert, Gauffre, Amini (2024), Multi-Label Contrastive Learning: A Comprehensive Study, arXiv:2412.00101"
     )
 
-    def __init__(
-        self,
-        temperature: float = 0.1,
-        alpha: float = 0.0,
-        chunk_size: int | None = None,
-        gather_across_devices: bool = False,
-    ) -> None:
-        super().__init__(temperature, chunk_size, gather_across_devices)
+    def __init__(self, temperature: float = 0.1, alpha: float = 0.0, chunk_size: int | None = None) -> None:
+        super().__init__(temperature, chunk_size)
         self.alpha = number("alpha", alpha, hint="0 switches the re-weighting off.")
 
     def anchors(self, rows: Rows) -> range:

@@ -21,19 +21,13 @@ Targets = Callable[[slice, Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of one contrast: queue, instances, prototypes (the last only in losses that use them).
-
-    Attributes:
-        queued: Range of the queue's rows.
-        instances: Range of the batch's rows.
-        prototypes: Range of the prototypes.
-        labels: Labels of queue and instances: multi-hot in the embeddings' dtype, or class ids for `supcon`.
-    """
+    """The rows of one contrast: queue, instances, prototypes (the last only in losses that use them)."""
 
     queued: range
     instances: range
     prototypes: range
     labels: Tensor
+    """Of queue and instances: multi-hot in the embeddings' dtype, or class ids for `supcon`."""
 
     def label_sets(self) -> LabelSets:
         """The label sets of all rows."""
@@ -48,7 +42,6 @@ class LossParts(NamedTuple):
     divisor: Tensor
     """What the mean divides by (before it is kept from being 0)."""
     anchors: int
-    """Number of anchors."""
     valid_anchors: Tensor
     """Number of anchors that have a positive."""
     counts: PairCounts | None
@@ -86,9 +79,6 @@ class ContrastiveLoss(Loss):
         temperature: tau > 0.
         chunk_size: Anchor rows computed at a time. The result does not change, memory does: it grows with
             ``chunk_size * batch``. None computes small batches whole and large ones in tiles of a few megabytes.
-        gather_across_devices: Whether the batch is that of all ranks, for a loop of one's own under DDP: gradients are
-            those of one process with all rows, and the mean of the ranks' losses is its loss. Every rank gives as many
-            rows, and a queue that is the same on all. The trainer always gathers, whatever is set here.
 
     Inputs:
         - **embeddings** (B, d): raw, in any floating dtype; the computation is in float32 (float64 stays float64).
@@ -100,10 +90,8 @@ class ContrastiveLoss(Loss):
     kind = "contrastive"
     regularised: ClassVar[bool] = False
 
-    def __init__(
-        self, temperature: float = 0.1, chunk_size: int | None = None, gather_across_devices: bool = False
-    ) -> None:
-        super().__init__(gather_across_devices)
+    def __init__(self, temperature: float = 0.1, chunk_size: int | None = None) -> None:
+        super().__init__()
         self.temperature = number("temperature", temperature, above=True, hint="The study uses 0.1.")
         if chunk_size is not None and not (isinstance(chunk_size, int) and chunk_size >= 1):
             raise ValueError(
@@ -139,12 +127,7 @@ class ContrastiveLoss(Loss):
         return labels
 
     def forward(
-        self,
-        embeddings: Tensor,
-        labels: Tensor,
-        prototypes: Tensor | None = None,
-        *,
-        queue: MomentumQueue | None = None,
+        self, embeddings: Tensor, labels: Tensor, prototypes: Tensor | None = None, *, queue: Any = None
     ) -> Tensor:
         """The mean over the anchors."""
         if not self.gather_across_devices:
@@ -174,16 +157,10 @@ class ContrastiveLoss(Loss):
         statistics: bool = False,
         shard: tuple[int, int] = (0, 1),
     ) -> LossParts:
-        """Sum and divisor apart, with statistics on request; the inputs are those of the loss.
+        """Sum and divisor apart; with `statistics`, the counts that `LossParts.statistics` needs as well.
 
-        Args:
-            embeddings: (B, d).
-            labels: (B, L).
-            prototypes: (L, d).
-            queue: Further candidates.
-            statistics: Whether `LossParts.statistics` will be called: counts pairs in the same pass.
-            shard: (k, n), k from 0: take the k-th of n equal shares of the anchors. Totals, divisors and counts of
-                all shares add up to those of the whole.
+        With `shard` (k, n), k from 0, of the k-th of n equal shares of the anchors: totals, divisors and counts of all
+        shares add up to those of the whole.
         """
         check_dense(embeddings=embeddings, labels=labels, prototypes=prototypes)
         with torch.autocast(embeddings.device.type, enabled=False):

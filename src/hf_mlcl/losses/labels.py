@@ -17,12 +17,7 @@ class LabelSets:
     A prototype carries its own label only, so the last L rows of Y are the identity: products with them are copies.
     That keeps 10,000 labels as cheap as their similarities, where the explicit matrix would cost 40 times as much.
 
-    Args:
-        multi_hot: The labels (rows, L) of queue and instances, in a floating dtype.
-        with_prototypes: Whether the L prototypes follow.
-
     Examples:
-        >>> import torch
         >>> labels = LabelSets(torch.tensor([[1.0, 1.0], [0.0, 1.0]]), with_prototypes=True)
         >>> labels.sizes.tolist(), labels.counts.tolist()
         ([2.0, 1.0, 1.0, 1.0], [2.0, 3.0])

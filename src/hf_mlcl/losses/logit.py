@@ -21,9 +21,6 @@ from hf_mlcl.losses.registry import register_loss
 class LogitLoss(Loss):
     """Base of the losses on logits. A subclass states `compute`.
 
-    Args:
-        gather_across_devices: See `ContrastiveLoss`.
-
     Inputs:
         - **logits** (B, L): in any floating dtype; the computation is in float32 (float64 stays float64).
         - **labels** (B, L): multi-hot, as bool, integers or floats.
@@ -90,7 +87,6 @@ class FocalLoss(LogitLoss):
 
     Args:
         gamma: How strongly easy labels are discounted; 0 is `bce`.
-        gather_across_devices: See `ContrastiveLoss`.
 
     Examples:
         >>> round(FocalLoss(gamma=2.0)(torch.zeros(2, 3), torch.ones(2, 3)).item(), 4)  # log 2 / 4
@@ -100,8 +96,8 @@ class FocalLoss(LogitLoss):
     formula = "-(1 - p_t)^gamma log p_t,  p_t = q where y = 1, else 1 - q"
     citation = "Lin et al. (2017), Focal Loss for Dense Object Detection, ICCV"
 
-    def __init__(self, gamma: float = 2.0, gather_across_devices: bool = False) -> None:
-        super().__init__(gather_across_devices)
+    def __init__(self, gamma: float = 2.0) -> None:
+        super().__init__()
         self.gamma = number("gamma", gamma)
 
     def compute(self, logits: Tensor, labels: Tensor) -> Tensor:
@@ -120,7 +116,6 @@ class AsymmetricLoss(LogitLoss):
         gamma_pos: Discount of easy positives.
         gamma_neg: Discount of easy negatives.
         margin: Negatives with a probability below it cost nothing; 0 <= margin < 1.
-        gather_across_devices: See `ContrastiveLoss`.
 
     Examples:
         >>> loss = AsymmetricLoss(gamma_neg=1.0)
@@ -131,14 +126,8 @@ class AsymmetricLoss(LogitLoss):
     formula = "-[y (1-q)^g+ log q + (1-y) r^g- log(1-r)],  r = max(q - margin, 0)"
     citation = "Ridnik et al. (2021), Asymmetric Loss for Multi-Label Classification, ICCV"
 
-    def __init__(
-        self,
-        gamma_pos: float = 0.0,
-        gamma_neg: float = 1.0,
-        margin: float = 0.0,
-        gather_across_devices: bool = False,
-    ) -> None:
-        super().__init__(gather_across_devices)
+    def __init__(self, gamma_pos: float = 0.0, gamma_neg: float = 1.0, margin: float = 0.0) -> None:
+        super().__init__()
         self.gamma_pos = number("gamma_pos", gamma_pos)
         self.gamma_neg = number("gamma_neg", gamma_neg)
         self.margin = number("margin", margin)

@@ -12,8 +12,7 @@ class MomentumQueue(nn.Module):
     """First-in-first-out memory of embeddings and labels, as in MoCo.
 
     Pushed rows serve as further candidates, never as anchors, and receive no gradient. Fill it with the embeddings of
-    a slowly moving copy of the encoder. The study trains without one; small batches with rare labels are where it
-    helps.
+    a slowly moving copy of the encoder. It helps small batches with rare labels; the study trains without one.
 
     Args:
         size: Rows it remembers.
@@ -21,12 +20,9 @@ class MomentumQueue(nn.Module):
         num_labels: Columns of the multi-hot labels; None for class ids (`supcon`).
 
     Examples:
-        >>> import torch
         >>> from hf_mlcl import build_loss
-        >>> queue = MomentumQueue(size=8, dim=4, num_labels=3)
-        >>> _ = queue.push(torch.randn(6, 4), torch.eye(3).repeat(2, 1))
-        >>> loss = build_loss("base")
-        >>> value = loss(torch.randn(2, 4), torch.eye(3)[:2], queue=queue)  # no positives within the batch itself
+        >>> queue = MomentumQueue(size=8, dim=4, num_labels=3).push(torch.randn(6, 4), torch.eye(3).repeat(2, 1))
+        >>> value = build_loss("base")(torch.randn(2, 4), torch.eye(3)[:2], queue=queue)  # no positives in the batch
         >>> bool(value > 0)
         True
     """
@@ -72,7 +68,7 @@ class MomentumQueue(nn.Module):
         return self.embeddings[: self.filled], self.labels[: self.filled]
 
     def get_extra_state(self) -> Tensor:
-        """How much of the buffers is in use and where the next row goes; saved with the state dict."""
+        """How much of the buffers is in use and where the next row goes."""
         return torch.tensor([self.filled, self.next])
 
     def set_extra_state(self, state: Tensor) -> None:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from torch import Tensor, nn
 
 from hf_mlcl.errors import unknown_name
-from hf_mlcl.losses.joined import JoinedLoss, loss_terms
+from hf_mlcl.losses.loss import JoinedLoss, Loss, loss_terms
 
 _LOSSES: dict[str, type[nn.Module]] = {}
 
@@ -99,12 +99,7 @@ def as_loss(loss: str | nn.Module | Callable[..., Tensor]) -> nn.Module:
 
 
 def loss_name(loss: nn.Module) -> str:
-    """What to call a loss: the name that it is registered under, or else that of its class or function.
-
-    Examples:
-        >>> loss_name(build_loss("reg+zlpr"))
-        'reg+zlpr'
-    """
+    """What to call a loss: the name that it is registered under, or else that of its class or function."""
     if isinstance(loss, JoinedLoss):
         return "+".join(term.name for term in loss_terms(loss))
     if isinstance(loss, FunctionLoss):
@@ -113,12 +108,7 @@ def loss_name(loss: nn.Module) -> str:
 
 
 def list_losses() -> list[str]:
-    """The names that `build_loss` knows, sorted.
-
-    Examples:
-        >>> "reg" in list_losses()
-        True
-    """
+    """The names that `build_loss` knows, sorted."""
     return sorted(_LOSSES)
 
 
@@ -133,12 +123,7 @@ def loss_class(name: str) -> type[nn.Module]:
 
 
 def loss_names(name: str) -> list[str]:
-    """The names that are joined in one.
-
-    Examples:
-        >>> loss_names("reg + zlpr")
-        ['reg', 'zlpr']
-    """
+    """The names that are joined in one: of ``"reg+zlpr"``, ``["reg", "zlpr"]``."""
     return [part.strip() for part in name.split("+")]
 
 
@@ -150,8 +135,7 @@ def hyperparameters(name: str) -> list[str]:
         ['temperature', 'beta', 'chunk_size', 'gamma']
     """
     parameters = [p for part in loss_names(name) for p in inspect.signature(loss_class(part)).parameters.values()]
-    named = [p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
-    return [p for p in dict.fromkeys(named) if p != "gather_across_devices"]
+    return list(dict.fromkeys(p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)))
 
 
 def build_loss(
@@ -166,7 +150,9 @@ def build_loss(
     Args:
         name: One of `list_losses`, or several joined with ``+``.
         weights: Of the parts of a joined loss, in their order.
-        gather_across_devices: Whether the batch is that of all ranks; see `ContrastiveLoss`. Not needed in a trainer.
+        gather_across_devices: Whether the batch is that of all ranks, for a loop of one's own under DDP (the trainer
+            always gathers): gradients are those of one process with all rows, and the mean of the ranks' losses is its
+            loss. Every rank gives as many rows, and a queue, if any, that is the same on all.
         **hyperparameters_: Of the loss. In a joined loss each goes to every part that has it.
 
     Examples:
@@ -181,35 +167,30 @@ def build_loss(
         raise ValueError(
             f"Unknown hyperparameter {', '.join(map(repr, unknown))} for loss {name!r}. Valid are {listed}."
         )
-    gather = {"gather_across_devices": True} if gather_across_devices else {}
-    given = {part: {key: hyperparameters_[key] for key in accepted[part] if key in hyperparameters_} for part in names}
-    losses = {part: loss_class(part)(**gather, **given[part]) for part in names}
+    losses = {
+        part: loss_class(part)(**{key: value for key, value in hyperparameters_.items() if key in accepted[part]})
+        for part in names
+    }
+    for part, loss in losses.items() if gather_across_devices else ():
+        if not isinstance(loss, Loss):
+            raise ValueError(f"The loss {part!r} cannot gather by itself. Give it hf_mlcl.losses.gather_rows(...).")
+        loss.gather_across_devices = True
     if len(names) == 1:
         if weights is not None:
             raise ValueError(f"weights belong to a joined loss such as 'reg+zlpr'; {name!r} is a single one.")
-        return losses[names[0]]
+        return next(iter(losses.values()))
     if len(losses) < len(names):
         raise ValueError(f"A joined loss names each of its parts once; got {name!r}. Use weights to count one more.")
     return JoinedLoss(losses, weights)
 
 
 def loss_kinds(loss: str | nn.Module) -> set[str]:
-    """The kinds of a loss and of the parts of a joined one: ``"contrastive"``, ``"logit"``.
-
-    Examples:
-        >>> sorted(loss_kinds("reg+zlpr"))
-        ['contrastive', 'logit']
-    """
+    """The kinds of a loss and of the parts of a joined one: ``"contrastive"``, ``"logit"``."""
     if isinstance(loss, str):
         return {getattr(loss_class(part), "kind") for part in loss_names(loss)}  # noqa: B009 - `register_loss` adds it
     return {term.loss.kind for term in loss_terms(loss)}
 
 
 def on_logits_only(loss: str | nn.Module) -> bool:
-    """Whether only losses on logits take part, so that the study's protocol for them holds.
-
-    Examples:
-        >>> on_logits_only("zlpr"), on_logits_only("reg+zlpr")
-        (True, False)
-    """
+    """Whether only losses on logits take part, so that the study's protocol for them holds."""
     return loss_kinds(loss) == {"logit"}

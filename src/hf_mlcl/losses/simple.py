@@ -134,12 +134,7 @@ class SupConLoss(ContrastiveLoss):
 
 @register_loss("supcon_reg")
 class SupConRegLoss(SupConLoss):
-    """`supcon` with the regulariser of `reg`.
-
-    Examples:
-        >>> SupConRegLoss()(torch.randn(8, 4), torch.randint(0, 2, (8,))).shape
-        torch.Size([])
-    """
+    """`supcon` with the regulariser of `reg`."""
 
     regularised = True
     formula = SupConLoss.formula + ",  minus sum_(j positive) max(0, detach(p_ij) - T_ij) s_ij"

@@ -5,11 +5,12 @@ from __future__ import annotations
 import copy
 import json
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from torch import nn
 from transformers import SchedulerType, TrainingArguments
+from transformers.hf_argparser import HfArg
 
 from hf_mlcl.losses import build_loss, hyperparameters, loss_name, on_logits_only
 
@@ -21,11 +22,9 @@ class ContrastiveTrainingArguments(TrainingArguments):
     What differs from HF's defaults, for every value that is not given:
 
     - ``lr_scheduler_type``: ``cosine`` where a contrastive loss takes part, ``linear`` for losses on logits
-    - ``warmup_steps``: 0.05, that is 5 % of the steps
-    - ``weight_decay``: 0.01 (none on biases and normalisation, as always in HF's trainer)
-    - ``load_best_model_at_end``: for losses on logits that are evaluated while training, by micro-F1; contrastive
-      training keeps the last checkpoint
-    - the last incomplete training batch is dropped (`drop_last_train_batch`), evaluation always sees every row
+    - ``warmup_steps`` 0.05, that is 5 % of the steps; ``weight_decay`` 0.01, none on biases and normalisation
+    - ``load_best_model_at_end``: for losses on logits that these arguments name and that are evaluated while training,
+      by micro-F1; contrastive training keeps the last checkpoint
 
     Args:
         loss: Name of a loss, or several joined with ``+``; ``"reg"`` if neither this nor the trainer's `loss` is given.
@@ -55,42 +54,31 @@ class ContrastiveTrainingArguments(TrainingArguments):
 
     _VALID_DICT_FIELDS = [*TrainingArguments._VALID_DICT_FIELDS, "loss_kwargs"]  # noqa: RUF012
 
-    loss: str = field(  # a name from `__post_init__` on
-        default=None,  # type: ignore[assignment]
-        metadata={"help": "A loss by name, or several joined with +, such as reg+zlpr; reg if not set."},
+    loss: str = HfArg(default=None, help="A loss by name, or several joined with +, such as reg+zlpr; reg if not set.")
+    # As HF writes it, for its argument parser.
+    loss_kwargs: dict | str | None = HfArg(default=None, help="Its hyperparameters, as JSON.")  # type: ignore[type-arg] # noqa: RUF009
+    temperature: float = HfArg(default=0.1, help="Temperature of the contrastive losses.")
+    embedding_chunk_size: int | None = HfArg(
+        default=None, help="Rows the encoder computes at a time, with exact gradients."
     )
-    loss_kwargs: dict | str | None = field(  # type: ignore[type-arg]  # as HF writes it, for its argument parser
-        default=None, metadata={"help": "Its hyperparameters, as JSON."}
+    dropout_by_row: bool = HfArg(
+        default=False, help="Dropout masks that neither chunks nor the number of ranks change."
     )
-    temperature: float = field(default=0.1, metadata={"help": "Temperature of the contrastive losses."})
-    embedding_chunk_size: int | None = field(
-        default=None,
-        metadata={"help": "Rows the encoder computes at a time, with exact gradients for the whole batch."},
+    freeze_batch_norm: bool = HfArg(default=False, help="Batch normalisation keeps the statistics that it has.")
+    head_learning_rate: float | None = HfArg(
+        default=None, help="Learning rate of projection, prototypes and classifier, if another."
     )
-    dropout_by_row: bool = field(
-        default=False, metadata={"help": "Dropout masks that neither chunks nor the number of ranks change."}
-    )
-    freeze_batch_norm: bool = field(
-        default=False, metadata={"help": "Batch normalisation keeps the statistics that it has."}
-    )
-    head_learning_rate: float | None = field(
-        default=None, metadata={"help": "Learning rate of projection, prototypes and classifier, if another."}
-    )
-    drop_last_train_batch: bool = field(
-        default=True, metadata={"help": "Leave out the last incomplete training batch."}
-    )
-    label_aware_batches: bool = field(default=False, metadata={"help": "Give rare labels partners in their batch."})
-    eval_probe: str = field(default="none", metadata={"help": "Quick score of the features: knn, ridge or none."})
-    eval_probe_samples: int = field(default=2000, metadata={"help": "Training rows that the probe learns from."})
+    drop_last_train_batch: bool = HfArg(default=True, help="Leave out the last incomplete training batch.")
+    label_aware_batches: bool = HfArg(default=False, help="Give rare labels partners in their batch.")
+    eval_probe: str = HfArg(default="none", help="Quick score of the features: knn, ridge or none.")
+    eval_probe_samples: int = HfArg(default=2000, help="Training rows that the probe learns from.")
 
-    lr_scheduler_type: str | None = field(
-        default=None, metadata={"help": "cosine (contrastive) or linear (logits) if not set."}
-    )
-    warmup_steps: float = field(default=0.05, metadata={"help": "Steps of warm-up, or their share if below 1."})
-    weight_decay: float = field(default=0.01, metadata={"help": "Not on biases and normalisation."})
-    metric_for_best_model: str | None = field(default=None, metadata={"help": "micro_f1 for logits if not set."})
-    label_names: list[str] | None = field(default=None, metadata={"help": "Key of the labels in a batch: `labels`."})
-    load_best_model_at_end: bool | None = field(default=None, metadata={"help": "By micro-F1 for logits if not set."})
+    lr_scheduler_type: str | None = HfArg(default=None, help="cosine (contrastive) or linear (logits) if not set.")
+    warmup_steps: float = HfArg(default=0.05, help="Steps of warm-up, or their share if below 1.")
+    weight_decay: float = HfArg(default=0.01, help="Not on biases and normalisation.")
+    metric_for_best_model: str | None = HfArg(default=None, help="micro_f1 for logits if not set.")
+    label_names: list[str] | None = HfArg(default=None, help="Key of the labels in a batch: `labels`.")  # noqa: RUF009
+    load_best_model_at_end: bool | None = HfArg(default=None, help="By micro-F1 for logits if not set.")
 
     def __post_init__(self) -> None:
         """Fill in what was not given, then let HF check everything."""
@@ -104,9 +92,8 @@ class ContrastiveTrainingArguments(TrainingArguments):
                 "which is not used here. Leave it at 0, or register a loss that smooths its targets."
             )
         for name in ("embedding_chunk_size", "eval_probe_samples"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name} must be at least 1; got {value}.")
+            if getattr(self, name) is not None and getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1; got {getattr(self, name)}.")
         for name in ("torch_compile", "gradient_checkpointing"):
             if self.dropout_by_row and getattr(self, name):
                 raise ValueError(
@@ -134,14 +121,15 @@ class ContrastiveTrainingArguments(TrainingArguments):
 
     def _choose_best_checkpoint(self) -> None:
         """For losses on logits: keep the best checkpoint by micro-F1, where the user's own settings let it be told."""
+        logits = on_logits_only(self.loss)
         evaluation, saving = (_word(getattr(self, name)) for name in ("eval_strategy", "save_strategy"))
         if self.load_best_model_at_end is None:
-            self.load_best_model_at_end = on_logits_only(self.loss) and "no" not in (evaluation, saving)
+            self.load_best_model_at_end = logits and "no" not in (evaluation, saving)
             not_chosen = saving == "steps" and self.save_steps == _default("save_steps")  # type: ignore[has-type]
             if self.load_best_model_at_end and not_chosen:
                 self.save_strategy = self.eval_strategy  # so that every score has its checkpoint
                 self.save_steps = self.eval_steps or self.logging_steps
-            elif self.load_best_model_at_end and saving != "best" and not self._saves_what_it_scores():
+            elif self.load_best_model_at_end and not self._saves_what_it_scores(evaluation, saving):
                 self.load_best_model_at_end = False
                 warnings.warn(
                     f"The last checkpoint is kept and not the best: with save_strategy={saving!r}, "
@@ -149,24 +137,21 @@ class ContrastiveTrainingArguments(TrainingArguments):
                     "every checkpoint has a score. Leave out the settings of saving to have the best one.",
                     stacklevel=4,
                 )
-        if self.load_best_model_at_end and self.metric_for_best_model is None and on_logits_only(self.loss):
+        if self.load_best_model_at_end and self.metric_for_best_model is None and logits:
             self.metric_for_best_model = "micro_f1"
 
-    def _saves_what_it_scores(self) -> bool:
+    def _saves_what_it_scores(self, evaluation: str, saving: str) -> bool:
         """What HF asks for where the best checkpoint is to be kept."""
-        evaluation, saving = (_word(getattr(self, name)) for name in ("eval_strategy", "save_strategy"))
-        between = self.eval_steps or self.logging_steps
         if evaluation != saving or saving != "steps":
-            return evaluation == saving
-        shares = self.save_steps < 1, between < 1
+            return saving in (evaluation, "best")
+        between = self.eval_steps or self.logging_steps
         # Of shares of all steps the number is not known yet: only equal ones are sure to meet.
-        return self.save_steps == between if any(shares) else self.save_steps % between == 0
+        return self.save_steps == between if min(self.save_steps, between) < 1 else self.save_steps % between == 0
 
     def get_warmup_steps(self, num_training_steps: int) -> int:
         """HF's number; none where the share is less than a step, since a single step at rate 0 would teach nothing."""
-        if self.warmup_steps < 1 and self.warmup_steps * num_training_steps < 1:
-            return 0
-        return int(super().get_warmup_steps(num_training_steps))
+        none = self.warmup_steps < 1 and self.warmup_steps * num_training_steps < 1
+        return 0 if none else int(super().get_warmup_steps(num_training_steps))
 
     def follow_loss(self, loss: str | nn.Module) -> None:
         """Take the schedule of this kind of loss, unless the user has chosen one; a search may change the loss."""

@@ -25,8 +25,6 @@ from hf_mlcl.training.rows import evenly, label_counts
 from hf_mlcl.versions import NOT_INSTALLED, library_versions
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from hf_mlcl.training.trainer import ContrastiveMultiLabelTrainer
 
 logger = logging.getLogger(__name__)
@@ -110,7 +108,7 @@ def _hyperparameters(trainer: Any) -> dict[str, Any]:
         prefix = f"{name} " if len(terms) > 1 else ""
         for parameter in inspect.signature(type(loss)).parameters:
             value = getattr(loss, parameter, None)
-            if parameter not in ("chunk_size", "gather_across_devices") and isinstance(value, int | float):
+            if parameter != "chunk_size" and isinstance(value, int | float):
                 found[prefix + parameter] = value
     warm_up = f"{args.warmup_steps:g} {'of the steps' if args.warmup_steps < 1 else 'steps'}"
     rows = args.train_batch_size * args.world_size
@@ -224,7 +222,7 @@ def _energy(folder: str) -> dict[str, float]:
     return {title: float(last[key]) for key, title in names.items() if last.get(key)}
 
 
-def _figures(trainer: Any, report: ModelReport) -> dict[str, tuple[Figure, str]]:
+def _figures(trainer: Any, report: ModelReport) -> dict[str, Any]:
     from hf_mlcl.evaluation import FrequencyCurve, prototype_similarities
     from hf_mlcl.evaluation.figures import draw_f1_by_frequency, draw_similarities
 
@@ -242,7 +240,7 @@ def _figures(trainer: Any, report: ModelReport) -> dict[str, tuple[Figure, str]]
     return found
 
 
-def _figures_of_rows(trainer: Any, report: ModelReport) -> dict[str, tuple[Figure, str]]:
+def _figures_of_rows(trainer: Any, report: ModelReport) -> dict[str, Any]:
     """A map of validation or training rows, and PRR among them where the loss is contrastive."""
     from hf_mlcl.evaluation import project_2d, prr_by_temperature
     from hf_mlcl.evaluation.figures import draw_map, draw_prr

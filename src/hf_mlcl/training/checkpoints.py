@@ -40,9 +40,6 @@ def newest_first(folder: Path) -> Iterator[Path]:
 def damage(checkpoint: Path) -> str | None:
     """What is wrong with a checkpoint, by the name of the file; None where every file is there and can be read.
 
-    Args:
-        checkpoint: Its folder.
-
     Examples:
         >>> import tempfile
         >>> damage(Path(tempfile.mkdtemp()))

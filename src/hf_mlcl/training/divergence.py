@@ -27,68 +27,56 @@ class TrainingDivergedError(ArithmeticError):
 
 
 class DivergenceWatch(TrainerCallback):
-    """Counts losses that are not finite, on the device, and raises on all ranks at once when there are too many.
+    """Counts losses that are not finite, and raises on all ranks at once when there are too many in a row.
 
     Infinite gradients of a finite loss do not count: the scaler of fp16 leaves such steps out.
     """
 
     def __init__(self) -> None:
-        self._reset()
-
-    def _reset(self) -> None:
-        self._in_a_row: Tensor | None = None
-        self._first: Tensor | None = None
-        self._since_log: Tensor | None = None
-        self._first_rate: Tensor = torch.zeros(())
-        self._rate = float("nan")
-
-    def add(self, loss: Tensor, step: int, optimizer: Any = None) -> None:
-        """Take in the loss of a step, without waiting for the device.
-
-        Args:
-            loss: Of this rank.
-            step: Its number, from 1.
-            optimizer: Whose learning rate the step takes; afterwards it has that of the next.
-        """
-        self._rate = float(optimizer.param_groups[0]["lr"]) if optimizer is not None else float("nan")
-        bad = (~torch.isfinite(loss.detach())).long()
-        if self._in_a_row is None or self._first is None or self._since_log is None:
-            self._in_a_row = self._first = self._since_log = torch.zeros_like(bad)
-            self._first_rate = torch.zeros_like(bad, dtype=torch.float32)
-        given_up = self._in_a_row >= IN_A_ROW  # a later finite loss does not undo it before somebody has looked
-        self._in_a_row = torch.where(given_up, self._in_a_row, (self._in_a_row + bad) * bad)
-        self._first = torch.where(self._in_a_row == 1, step, self._first)
-        self._first_rate = torch.where(self._in_a_row == 1, self._rate, self._first_rate)
-        self._since_log = self._since_log + bad
-
-    def flush(self) -> dict[str, float]:
-        """For a log: in how many batches since the last one the loss was no number, if in any. All ranks call it."""
-        if self._since_log is None:
-            return {}
-        count = int(sum_over_ranks(self._since_log))
-        self._since_log = torch.zeros_like(self._since_log)
-        return {"not_finite_losses": float(count)} if count else {}
+        self.on_train_begin()
 
     def on_train_begin(self, *_: Any, **__: Any) -> None:
         """Forget an earlier training."""
-        self._reset()
+        self._unseen: list[tuple[int, float, Tensor]] = []  # step, learning rate, and whether the loss is finite
+        self._bad: list[tuple[int, float]] = []  # steps in a row whose loss is not finite
+        self._since_log = 0
+        self._rate = float("nan")
+        self._device = torch.device("cpu")
+
+    def add(self, loss: Tensor, step: int, optimizer: Any = None) -> None:
+        """Take in this rank's loss of a step (from 1 on), and the optimizer's learning rate, without waiting."""
+        self._rate = float(optimizer.param_groups[0]["lr"]) if optimizer is not None else float("nan")
+        self._unseen.append((step, self._rate, torch.isfinite(loss.detach())))
+        self._device = loss.device
+
+    def _look(self) -> None:
+        finite = torch.stack([is_finite for *_, is_finite in self._unseen]).tolist() if self._unseen else []
+        for (step, rate, _), is_finite in zip(self._unseen, finite, strict=True):
+            self._since_log += not is_finite
+            if len(self._bad) < IN_A_ROW:  # a later finite loss does not undo it
+                self._bad = [] if is_finite else [*self._bad, (step, rate)]
+        self._unseen = []
+
+    def _on_all_ranks(self, count: int) -> int:
+        return int(sum_over_ranks(torch.tensor(count, device=self._device)))
+
+    def flush(self) -> dict[str, float]:
+        """For a log: in how many batches since the last one the loss was no number, if in any. All ranks call it."""
+        self._look()
+        count = self._on_all_ranks(self._since_log)
+        self._since_log = 0
+        return {"not_finite_losses": float(count)} if count else {}
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Look every few steps."""
-        if state.global_step % CHECKED_EVERY or self._in_a_row is None or self._first is None:
-            return
-        if int(sum_over_ranks((self._in_a_row >= IN_A_ROW).long())):
-            first, rate = int(self._first), float(self._first_rate)
-            if not first:  # another rank's
-                first, rate = state.global_step, self._rate
-            raise _error(f"the loss is not a number since step {first}", rate, args.output_dir)
+        if state.global_step % CHECKED_EVERY == 0:
+            self._look()
+            if self._on_all_ranks(len(self._bad) >= IN_A_ROW):
+                step, rate = self._bad[0] if self._bad else (state.global_step, self._rate)  # another rank's
+                raise _error(f"the loss is not a number since step {step}", rate, args.output_dir)
 
     def check_weights(self, trainer: Any) -> None:
-        """Raise where weights are not finite; all ranks call it.
-
-        Args:
-            trainer: Whose model is about to be saved.
-        """
+        """Raise where weights of a trainer's model, which is about to be saved, are not finite; all ranks call it."""
         weights = [
             getattr(weight, "to_local", lambda weight=weight: weight)()  # this rank's part of a sharded one
             for weight in trainer.model.parameters()

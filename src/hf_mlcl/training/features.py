@@ -11,34 +11,28 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+import torch.nn.functional as F
 from datasets import Dataset
 from datasets.fingerprint import Hasher
 from torch import Tensor
-from transformers import Trainer, set_seed
+from transformers import set_seed
 
 from hf_mlcl.data.batching import row_lengths
 from hf_mlcl.evaluation.feature_cache import FeatureCache, feature_key
+from hf_mlcl.training.batches import BatchTrainer, check_not_empty, first_view
 
 
-class FeatureTrainer(Trainer):
+class FeatureTrainer(BatchTrainer):
     """HF's `Trainer` with the features of its model's backbone."""
 
-    eval_data_collator: Any = None
-
     def extract_features(self, dataset: Any) -> npt.NDArray[np.float32]:
-        """The backbone's features of every row, in order, computed on all ranks.
-
-        Args:
-            dataset: Rows for the collator.
-
-        Returns:
-            An array (rows, hidden) in float32, the same on every rank.
-        """
+        """The backbone's features (rows, hidden) of every row of a dataset in order, the same on every rank."""
         return self.features_and_labels(dataset)[0]
 
     def _cached_features(
         self, dataset: Any, cache_dir: str | os.PathLike[str] | None, augmented_pass: int | None = None
     ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+        """`features_and_labels` from a folder, where it has them of the same weights, data and collator."""
         fingerprint = getattr(dataset, "_fingerprint", None)
         if cache_dir is None or fingerprint is None:
             return self.features_and_labels(dataset, augmented_pass)
@@ -90,8 +84,8 @@ class FeatureTrainer(Trainer):
         try:
             self.args.dataloader_drop_last = False  # meant for training: no row is left out here
             self.args.dataloader_persistent_workers = False  # the loader is used once: its workers would stay for ever
-            with nullcontext() if augmented_pass else self._eval_collator():  # no sampler: rows come in their order
-                loader = self._get_dataloader(dataset, "features", self.args.eval_batch_size)
+            size = self.args.eval_batch_size  # and no sampler: rows come in their order
+            loader = self._get_dataloader(dataset, "features", size, augmented=augmented_pass is not None)
             with _random_numbers(seed) if seed else nullcontext(), self.accelerator.autocast():
                 for batch in loader:
                     batch = first_view(self._prepare_inputs(batch))
@@ -103,20 +97,10 @@ class FeatureTrainer(Trainer):
         finally:
             self.args.dataloader_drop_last, self.args.dataloader_persistent_workers = before
             self.model.train(was_training)
-        empty = torch.zeros(0, self.model.config.num_labels)
-        found = [torch.cat(features), torch.cat(labels) if labels else empty]
+        found = [torch.cat(features), torch.cat(labels) if labels else torch.zeros(0, self.model.config.num_labels)]
         if order is not None:  # back to the order of the rows
             found = [part[order.argsort()] if len(part) else part for part in found]
         return found[0].numpy(), found[1].numpy()
-
-    @contextmanager
-    def _eval_collator(self) -> Iterator[None]:
-        training_collator = getattr(self, "data_collator")  # noqa: B009
-        self.data_collator = self.eval_data_collator or training_collator
-        try:
-            yield
-        finally:
-            self.data_collator = training_collator
 
 
 def _description(collator: Any) -> str:
@@ -146,14 +130,18 @@ def _by_length(dataset: Any) -> tuple[Any, Tensor | None]:
     return dataset.select(order.tolist()), order
 
 
-def first_view(inputs: dict[str, Any]) -> dict[str, Any]:
-    """Where images come in several views (batch, views, 3, height, width), only the first."""
-    pixels = inputs.get("pixel_values")
-    return {**inputs, "pixel_values": pixels[:, 0]} if pixels is not None and pixels.ndim == 5 else dict(inputs)
+def probe(kind: str, train: Tensor, train_labels: Tensor, features: Tensor) -> Tensor:
+    """Probabilities (rows, L) of the labels of `features` from a classifier that takes no training.
 
-
-def check_not_empty(**datasets: Any) -> None:
-    """Raise for a dataset without rows, by its name."""
-    for name, dataset in datasets.items():
-        if dataset is not None and hasattr(dataset, "__len__") and len(dataset) == 0:
-            raise ValueError(f"{name} has no rows. Check how it was loaded, split and filtered.")
+    ``"knn"``: the share of the 15 nearest training rows (cosine) that carry the label; ``"ridge"``: ridge regression on
+    the standardised features, cut to [0, 1].
+    """
+    train, features, train_labels = train.float(), features.float(), train_labels.float()
+    if kind == "knn":
+        near = (F.normalize(features, dim=1) @ F.normalize(train, dim=1).T).topk(min(15, len(train)), dim=1).indices
+        return train_labels[near].mean(1)
+    mean, deviation = train.mean(0), train.std(0, unbiased=False).clamp(min=1e-6)
+    x, z = (train - mean) / deviation, (features - mean) / deviation
+    gram = x.T @ x + 0.1 * len(x) * torch.eye(x.shape[1], dtype=x.dtype, device=x.device)
+    weights = torch.linalg.solve(gram, x.T @ (train_labels - train_labels.mean(0)))
+    return (z @ weights + train_labels.mean(0)).clamp(0.0, 1.0)

@@ -1,4 +1,4 @@
-"""The loss of a step over the rows of all ranks; `hf_mlcl.losses.gathering` says why it is exact."""
+"""The loss of a step over the rows of all ranks, exact as `hf_mlcl.losses.gathering` says, and its statistics."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from hf_mlcl.losses import ContrastiveLoss, LogitLoss, LossParts, gather_rows, loss_terms
+from hf_mlcl.losses.engine import PairCounts
+from hf_mlcl.losses.gathering import sum_over_ranks
 
 
 @dataclass
@@ -53,3 +55,48 @@ def global_loss(loss: nn.Module, outputs: Any, labels: Tensor, real_rows: int | 
         result.parts[name] = value.detach()
         result.value = result.value + weight * value
     return result
+
+
+class TrainingStatistics:
+    """Sums over the steps since the last log, on the device, which is waited for only when they are logged."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget all steps."""
+        self._sums: dict[str, Tensor] = {}
+
+    def add(self, loss: GlobalLoss) -> None:
+        """Take in one step."""
+        found = {f"part:{name}": value for name, value in loss.parts.items()} if len(loss.parts) > 1 else {}
+        if loss.contrastive is not None and loss.contrastive.counts is not None and loss.embedding_norms is not None:
+            norms = loss.embedding_norms
+            counted = {"anchors": loss.contrastive.anchors, "rows": len(norms), "steps": 1}
+            found |= {"valid_anchors": loss.contrastive.valid_anchors, "norm": norms.sum()}
+            found |= loss.contrastive.counts._asdict()
+            found |= {name: norms.new_full((), count) for name, count in counted.items()}
+        elif found:
+            found["steps"] = loss.value.new_ones(())
+        for name, value in found.items():
+            self._sums[name] = self._sums[name] + value.detach() if name in self._sums else value.detach()
+
+    def flush(self) -> dict[str, float]:
+        """Means over the steps since the last call and over all ranks, which all call it, as plain numbers."""
+        if not self._sums:
+            return {}
+        numbers = sum_over_ranks(torch.stack([value.float() for value in self._sums.values()])).tolist()
+        sums = dict(zip(self._sums, numbers, strict=True))
+        self.reset()
+        logs = {
+            f"loss_{name.removeprefix('part:')}": value / sums["steps"]
+            for name, value in sums.items()
+            if name.startswith("part:")
+        }
+        if "positives" in sums:
+            counts = PairCounts(*(torch.tensor(sums[name]) for name in PairCounts._fields))
+            none, valid = torch.zeros(()), torch.tensor(sums["valid_anchors"])
+            whole = LossParts(none, none, int(sums["anchors"]), valid, counts)
+            logs |= {name: value.item() for name, value in whole.statistics().items()}
+            logs["embedding_norm"] = sums["norm"] / max(sums["rows"], 1.0)
+        return logs

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import shutil
 import tempfile
 from concurrent.futures import Future
@@ -34,17 +33,13 @@ class PushingTrainer(Trainer):
         tags: str | list[str] | None = None,
         model_name: str | None = None,
         finetuned_from: str | None = None,
-        tasks: Any = None,
+        *,
         dataset_tags: str | None = None,
         dataset: str | None = None,
-        dataset_args: Any = None,
-        *,
         evaluation: Any = None,
         figures: bool = True,
     ) -> None:
-        """Write a card for the model that was saved in ``args.output_dir``, and its pictures beside it.
-
-        Every rank has to call it where there are several.
+        """Write a card for the model that was saved in ``args.output_dir``, and its pictures beside it; on all ranks.
 
         Args:
             language: Codes of the data's languages, such as ``"en"``.
@@ -52,12 +47,9 @@ class PushingTrainer(Trainer):
             tags: Further tags.
             model_name: The card's title; the repository's or the folder's name if not given.
             finetuned_from: The backbone's Hub id, where it is not known.
-            tasks: Not used: the model itself tells its task.
             dataset_tags: The data's id on the Hub, ``"owner/name"``, so that results are listed there.
-            dataset: The data's name; the id or the name that the training data have if not given.
-            dataset_args: Not used.
-            evaluation: Whose scores to show: what `linear_evaluate` or `predict` returned, or an
-                `hf_mlcl.hub.SplitScores`; the last linear evaluation since training if not given.
+            dataset: See `training_report`, as for the rest.
+            evaluation: Whose scores to show.
             figures: Whether to draw pictures of the space.
         """
         facts = {
@@ -108,24 +100,23 @@ class PushingTrainer(Trainer):
         return self._push(self.args.output_dir, commit_message or "End of training", blocking, token, revision)
 
     def _push_from_checkpoint(self, checkpoint_folder: str) -> None:
-        """Push the model of a checkpoint while training goes on; see ``args.hub_strategy``.
+        """Push the model of a checkpoint while training goes on, as ``args.hub_strategy`` says.
 
-        HF's own would upload whatever lies in the output folder, and with ``training_args.bin`` the user's token.
+        HF's own would upload whatever lies in the output folder.
         """
         if not self.is_world_process_zero() or self.args.hub_strategy == HubStrategy.END:
             return
-        current: Any = getattr(self, "push_in_progress", None)
+        current: Any = getattr(self, "push_in_progress", None)  # HF makes it with the first push
         running = current is not None and not current.is_done()
         if running and not self.args.hub_always_push:
             return
         self.callback_handler.on_push_begin(self.args, self.state, self.control)
-        whole = self.args.hub_strategy in (HubStrategy.CHECKPOINT, HubStrategy.ALL_CHECKPOINTS)
+        places = {HubStrategy.CHECKPOINT: "last-checkpoint", HubStrategy.ALL_CHECKPOINTS: Path(checkpoint_folder).name}
+        place = places.get(self.args.hub_strategy)
         # The trainer may delete the checkpoint (save_total_limit) before its turn comes.
-        kept = _kept(Path(checkpoint_folder), whole)
-        last = self.args.hub_strategy == HubStrategy.CHECKPOINT
-        place = "last-checkpoint" if last else os.path.basename(checkpoint_folder)
+        kept = _kept(Path(checkpoint_folder), whole=place is not None)
         message = f"Training in progress, step {self.state.global_step}"
-        job = self._hub.run_as_future(self._push_kept, kept, message, place if whole else None)
+        job = self._hub.run_as_future(self._push_kept, kept, message, place)
         job.add_done_callback(partial(_after_push, kept, message))
         if running:
             current.jobs.append(job)
@@ -140,7 +131,6 @@ class PushingTrainer(Trainer):
                 repo_id=str(self.hub_model_id),
                 folder_path=folder,
                 path_in_repo=place,
-                ignore_patterns=[TRAINING_ARGS_NAME],
                 commit_message=f"{message}, checkpoint",
                 revision=self.args.hub_revision,
             )
@@ -153,13 +143,12 @@ class PushingTrainer(Trainer):
     def _push(
         self, folder: str, message: str, blocking: bool, token: str | None = None, revision: str | None = None
     ) -> Any:
-        token = token if token is not None else self.args.hub_token
         push = partial(
             push_folder,
             folder,
             self.hub_model_id,
             private=bool(self.args.hub_private_repo),
-            token=token,
+            token=token if token is not None else self.args.hub_token,
             revision=revision if revision is not None else self.args.hub_revision,
             commit_message=message,
         )
@@ -173,9 +162,7 @@ def _kept(checkpoint: Path, whole: bool) -> Path:
     """
     names = [str(path.relative_to(checkpoint)) for path in checkpoint.rglob("*") if path.is_file()]
     folder = Path(tempfile.mkdtemp(dir=checkpoint.parent, prefix=".push-"))
-    for name in names if whole else intended_files(checkpoint):
-        if name == TRAINING_ARGS_NAME:
-            continue
+    for name in set(names if whole else intended_files(checkpoint)) - {TRAINING_ARGS_NAME}:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         link_or_copy(checkpoint / name, folder / name)
     return folder

@@ -15,13 +15,6 @@ from hf_mlcl.data.labels import decode_labels
 def label_ids(dataset: Any, num_labels: int) -> list[list[int]]:
     """Label ids of each row, from any form of labels that the collators read; single ids stand for themselves.
 
-    Args:
-        dataset: Rows with `labels`.
-        num_labels: How many there are.
-
-    Raises:
-        ValueError: If a row has something else; it names the row.
-
     Examples:
         >>> label_ids([{"labels": [2]}, {"labels": [0, 1]}], 3), label_ids([{"labels": [0, 1, 1]}], 3)
         ([[2], [0, 1]], [[1, 2]])

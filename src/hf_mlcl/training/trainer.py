@@ -21,42 +21,35 @@ from hf_mlcl.data.collators import TextCollator
 from hf_mlcl.evaluation import LinearEvaluationConfig, LinearEvaluationResult
 from hf_mlcl.files import FullDiskError, naming_full_disk
 from hf_mlcl.hub import SplitScores
-from hf_mlcl.losses import CrossEntropyLoss, as_loss, loss_terms
+from hf_mlcl.losses import ContrastiveLoss, CrossEntropyLoss, as_loss, loss_kinds, loss_terms
 from hf_mlcl.metrics import compute_metrics, compute_single_label_metrics, multilabel_metrics
 from hf_mlcl.models import FeatureBackbone, MLCLModel
 from hf_mlcl.training.arguments import ContrastiveTrainingArguments
+from hf_mlcl.training.batches import REAL_ROWS, check_not_empty, first_view
 from hf_mlcl.training.card_facts import scores_of, training_report
 from hf_mlcl.training.divergence import DivergenceWatch
 from hf_mlcl.training.evaluation import evaluate_features, make_classifier, split_features
-from hf_mlcl.training.features import FeatureTrainer, check_not_empty, first_view
-from hf_mlcl.training.global_batch import global_loss
-from hf_mlcl.training.probe import probe
+from hf_mlcl.training.features import FeatureTrainer, probe
+from hf_mlcl.training.global_batch import TrainingStatistics, global_loss
 from hf_mlcl.training.pushing import PushingTrainer
-from hf_mlcl.training.rows import evenly, label_ids
-from hf_mlcl.training.sampler import LabelAwareSampler
-from hf_mlcl.training.statistics import TrainingStatistics
+from hf_mlcl.training.rows import evenly
 
 logger = logging.getLogger(__name__)
 
-MOST_DROPPED = 0.2
-"""Share of the training rows that may be left out of an epoch without a word."""
-_REAL_ROWS = "_real_rows"
-"""Key under which a batch carries how many of all ranks' rows are examples and not copies that fill it up."""
+NEEDS_LABELS = (
+    "The dataset needs a column `labels`, and the collator must make multi-hot vectors of it: use "
+    "hf_mlcl.data.TextCollator or ImageCollator."
+)
 
 
 class ContrastiveMultiLabelTrainer(FeatureTrainer, PushingTrainer):
     """Trains an `MLCLModel` with any loss.
 
-    Everything of HF's `Trainer` works as usual. Beyond it:
-
-    - The contrastive batch is the union over all ranks. Loss and gradients are those of one process with the same rows,
-      and copies with which the loader fills the last batch never count.
-    - ``args.embedding_chunk_size`` trains with batches of any size.
-    - It logs PRR, mean similarities, anchors without positives, the embeddings' norm and the parts of a joined loss.
+    Everything of HF's `Trainer` works as usual. The contrastive batch is the union over all ranks: loss and gradients
+    are those of one process with the same rows, and copies with which the loader fills the last batch never count.
 
     Args:
-        model: The encoder. A classifier is added where the loss needs logits; parts that the loss does not use are
-            frozen.
+        model: The encoder. A classifier is added where the loss needs one; what the loss does not use is frozen.
         args: The arguments; they may name the loss.
         data_collator: Makes batches of the model's inputs and multi-hot ``labels``, such as
             `hf_mlcl.data.TextCollator` (the default where `processing_class` is a tokenizer) or `ImageCollator`.
@@ -100,9 +93,7 @@ class ContrastiveMultiLabelTrainer(FeatureTrainer, PushingTrainer):
     ) -> None:
         args = ContrastiveTrainingArguments("outputs") if args is None else args
         if not isinstance(args, ContrastiveTrainingArguments):
-            raise ValueError(
-                f"args must be ContrastiveTrainingArguments, which name the loss; got {type(args).__name__}."
-            )
+            raise ValueError(f"args must be ContrastiveTrainingArguments; got {type(args).__name__}.")
         if kwargs.get("compute_loss_func") is not None:
             raise ValueError(
                 "compute_loss_func is not used here, since a contrastive loss needs the rows of all ranks. Give the "
@@ -119,16 +110,11 @@ class ContrastiveMultiLabelTrainer(FeatureTrainer, PushingTrainer):
         """What the last linear evaluation of these weights predicted, for the model card."""
         self.counted_labels: tuple[Any, npt.NDArray[np.int64]] | None = None
         """Training data, and how often each label occurs in it, once a linear evaluation has seen all of it."""
-        self._rows_of_last_train_batch = 0
         if model is not None:
             self._fit_model_to_loss(model, args)
-        self._given_for_logits = [
-            name for name in ("compute_metrics", "preprocess_logits_for_metrics") if kwargs.get(name) is not None
-        ]
-        self._check_logits_wanted(args)
-        self._metrics_follow_loss = kwargs.get("compute_metrics") is None
-        if self._metrics_follow_loss:
-            kwargs["compute_metrics"] = self._metrics_of_loss()
+        names = ("compute_metrics", "preprocess_logits_for_metrics")
+        self._given_for_logits = {name: kwargs[name] for name in names if kwargs.get(name) is not None}
+        kwargs["compute_metrics"] = self._metrics_of_loss(args)
         super().__init__(
             model=model,
             args=args,
@@ -142,8 +128,6 @@ class ContrastiveMultiLabelTrainer(FeatureTrainer, PushingTrainer):
         if data_collator is None and isinstance(processing_class, PreTrainedTokenizerBase):
             self.data_collator = TextCollator(processing_class, self.model.config.num_labels)
 
-    # The model and the loss -------------------------------------------------------------------------------------------
-
     def _loss_of(self, args: ContrastiveTrainingArguments) -> Any:
         if self._given_loss is not None:
             args.with_loss(self._given_loss)  # raises where a search tries another
@@ -155,13 +139,9 @@ class ContrastiveMultiLabelTrainer(FeatureTrainer, PushingTrainer):
             )
         return loss.to(args.device)
 
-    def _losses(self) -> list[Any]:
-        """The loss, or the parts of a joined one."""
-        return [term.loss for term in loss_terms(self.loss)]
-
     def _uses(self, kind: str) -> bool:
         """Whether a loss of this kind takes part."""
-        return any(loss.kind == kind for loss in self._losses())
+        return kind in loss_kinds(self.loss)
 
     @property
     def uses_prototypes(self) -> bool:
@@ -194,20 +174,18 @@ class ContrastiveMultiLabelTrainer(FeatureTrainer, PushingTrainer):
         model.freeze_batch_norm = args.freeze_batch_norm
         return model
 
-    def _check_logits_wanted(self, args: ContrastiveTrainingArguments) -> None:
-        """Refuse what reads logits where the loss makes none."""
-        if self._given_for_logits and not self._uses("logit"):
+    def _metrics_of_loss(self, args: ContrastiveTrainingArguments) -> Any:
+        """What to compute from logits; an error where that is given, and the loss makes none."""
+        if self._uses("logit"):
+            single = any(isinstance(term.loss, CrossEntropyLoss) for term in loss_terms(self.loss))
+            by_loss = compute_single_label_metrics if single else compute_metrics
+            return self._given_for_logits.get("compute_metrics", by_loss)
+        for name in self._given_for_logits:
             raise ValueError(
-                f"{self._given_for_logits[0]} would never be called: the loss {args.loss!r} trains no logits. Join one "
-                f'that does (loss="{args.loss}+zlpr"), or look at the features (eval_probe="knn").'
+                f"{name} would never be called: the loss {args.loss!r} trains no logits. Join one that does "
+                f'(loss="{args.loss}+zlpr"), or look at the features (eval_probe="knn").'
             )
-
-    def _metrics_of_loss(self) -> Any:
-        """What to compute from logits, if the loss makes any."""
-        if not self._uses("logit"):
-            return None
-        single = any(isinstance(loss, CrossEntropyLoss) for loss in self._losses())
-        return compute_single_label_metrics if single else compute_metrics
+        return None
 
     def call_model_init(self, trial: Any = None) -> MLCLModel:
         """A fresh model for each trial of a hyperparameter search, made to fit the loss."""
@@ -215,9 +193,7 @@ class ContrastiveMultiLabelTrainer(FeatureTrainer, PushingTrainer):
             self._hp_search_setup(trial)  # HF does it after this: the model would be made for the last trial's loss
         self.loss = self._loss_of(self.args)
         self.args.follow_loss(self.loss)
-        self._check_logits_wanted(self.args)
-        if getattr(self, "_metrics_follow_loss", False):
-            self.compute_metrics = self._metrics_of_loss()
+        self.compute_metrics = self._metrics_of_loss(self.args)
         return self._fit_model_to_loss(super().call_model_init(trial), self.args)
 
     def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
@@ -226,17 +202,17 @@ class ContrastiveMultiLabelTrainer(FeatureTrainer, PushingTrainer):
         optimizer = super().create_optimizer(model)
         if self.args.head_learning_rate is None or made_by_user:
             return optimizer
-        backbone = {id(parameter) for parameter in self.model.backbone.parameters()}
+        backbone = set(self.model.backbone.parameters())
         for group in list(optimizer.param_groups):
-            heads = [parameter for parameter in group["params"] if id(parameter) not in backbone]
+            heads = [parameter for parameter in group["params"] if parameter not in backbone]
             if heads:
-                group["params"] = [parameter for parameter in group["params"] if id(parameter) in backbone]
+                group["params"] = [parameter for parameter in group["params"] if parameter in backbone]
                 optimizer.add_param_group({**group, "params": heads, "lr": self.args.head_learning_rate})
         return optimizer
 
     def get_decay_parameter_names(self, model: torch.nn.Module) -> list[str]:
         """HF's choice, without the scales of batch and group normalisation, which it knows by name only."""
-        norms = (torch.nn.modules.batchnorm._BatchNorm, torch.nn.GroupNorm)
+        norms = (nn.modules.batchnorm._BatchNorm, nn.GroupNorm)  # the only common base of torch's BatchNorms
         scales = {f"{name}.weight" for name, module in model.named_modules() if isinstance(module, norms)}
         return [name for name in super().get_decay_parameter_names(model) if name not in scales]
 
@@ -249,13 +225,10 @@ class ContrastiveMultiLabelTrainer(FeatureTrainer, PushingTrainer):
     ) -> Any:
         """The loss over the rows of all ranks; see `hf_mlcl.training.global_batch`."""
         inputs = dict(inputs)
-        real_rows = inputs.pop(_REAL_ROWS, None)
+        real_rows = inputs.pop(REAL_ROWS, None)
         labels = inputs.pop("labels", None)
         if labels is None:
-            raise ValueError(
-                "The batch has no labels. The dataset needs a column `labels`, and the collator must make multi-hot "
-                "vectors of it: use hf_mlcl.data.TextCollator or ImageCollator."
-            )
+            raise ValueError(f"The batch has no labels. {NEEDS_LABELS}")
         pixels = inputs.get("pixel_values")
         if pixels is not None and pixels.ndim == 5:  # (batch, views, channels, height, width)
             views = pixels.shape[1]
@@ -263,22 +236,19 @@ class ContrastiveMultiLabelTrainer(FeatureTrainer, PushingTrainer):
             labels = labels.repeat_interleave(views, dim=0)
             real_rows = None if real_rows is None else real_rows * views
         outputs = model(**inputs)
-        self._check_num_labels(labels)
+        known = self.model.config.num_labels
+        if labels.ndim == 2 and labels.shape[1] != known:
+            raise ValueError(
+                f"The batch has {labels.shape[1]} labels per row, but the model was made for {known}. "
+                "Give from_backbone the label_names of this corpus."
+            )
         if outputs.prototypes is not None:  # nn.DataParallel returns a copy of them for each device
-            outputs.prototypes = outputs.prototypes[: self.model.config.num_labels]
+            outputs.prototypes = outputs.prototypes[:known]
         result = global_loss(self.loss, outputs, labels, real_rows)
         if model.training:
             self.statistics.add(result)
             self.divergence.add(result.value, self.state.global_step + 1, self.optimizer)
         return (result.value, outputs) if return_outputs else result.value
-
-    def _check_num_labels(self, labels: Tensor) -> None:
-        known = self.model.config.num_labels
-        if labels.ndim == 2 and labels.shape[1] != known:
-            raise ValueError(
-                f"The batch has {labels.shape[1]} labels a row, but the model was made for {known}. "
-                "Give from_backbone the label_names of this corpus."
-            )
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
         """HF's training. Scores and sums of earlier trainings are forgotten, so that no card and no log shows them."""
@@ -328,65 +298,6 @@ class ContrastiveMultiLabelTrainer(FeatureTrainer, PushingTrainer):
                 "model and loss, or begin anew."
             )
 
-    # Batches -------------------------------------------------------------------------------------------------------
-
-    def get_train_dataloader(self) -> DataLoader[Any]:
-        """The training batches, the last incomplete one left out if so asked and if another is left."""
-        rows = len(self.train_dataset) if hasattr(self.train_dataset, "__len__") else None
-        whole_batch = self.args.train_batch_size * self.args.world_size
-        before = self.args.dataloader_drop_last
-        if self.args.drop_last_train_batch and (rows is None or rows >= whole_batch):
-            self.args.dataloader_drop_last = True
-            if rows is not None and rows % whole_batch > MOST_DROPPED * rows:
-                logger.warning(
-                    "%d of %d training rows are left out in every epoch, since they do not fill a batch of %d. Use "
-                    "smaller batches, or drop_last_train_batch=False.",
-                    *(rows % whole_batch, rows, whole_batch),
-                )
-        padded = self.args.world_size > 1 and rows is not None and not self.args.dataloader_drop_last
-        # Counted here, since accelerate forgets it when an epoch is resumed in the middle.
-        self._rows_of_last_train_batch = rows % whole_batch if padded and rows else 0
-        try:
-            return super().get_train_dataloader()
-        finally:
-            self.args.dataloader_drop_last = before
-
-    def get_eval_dataloader(self, eval_dataset: Any = None) -> DataLoader[Any]:
-        """The batches of evaluation, made by `eval_data_collator` if there is one."""
-        with self._eval_collator():
-            return super().get_eval_dataloader(eval_dataset)
-
-    def get_test_dataloader(self, test_dataset: Any) -> DataLoader[Any]:
-        """The batches of prediction, made by `eval_data_collator` if there is one."""
-        with self._eval_collator():
-            return super().get_test_dataloader(test_dataset)
-
-    def _set_signature_columns_if_needed(self) -> None:
-        """HF's, and the columns that a collator of ours reads."""
-        super()._set_signature_columns_if_needed()
-        for collator in (self.data_collator, self.eval_data_collator):
-            read = getattr(collator, "label_column", "labels"), getattr(collator, "image_column", None)
-            self._signature_columns += [column for column in read if column and column not in self._signature_columns]
-
-    def _get_train_sampler(self, train_dataset: Any = None) -> Any:
-        dataset = self.train_dataset if train_dataset is None else train_dataset
-        if not self.args.label_aware_batches:
-            return super()._get_train_sampler(train_dataset)
-        seed = self.args.data_seed if self.args.data_seed is not None else self.args.seed
-        labels = label_ids(dataset, self.model.config.num_labels)
-        return LabelAwareSampler(labels, seed=seed, epoch=lambda: int(self.state.epoch or 0))
-
-    def get_batch_samples(self, epoch_iterator: Any, num_batches: int, device: torch.device) -> Any:
-        """Mark the last batch of an epoch where the loader filled it up with copies."""
-        batches, num_items = super().get_batch_samples(epoch_iterator, num_batches, device)
-        state = self.accelerator.gradient_state
-        if batches and state.end_of_dataloader:
-            is_stream = not hasattr(self.train_dataset, "__len__") and self.args.world_size > 1
-            real_rows = max(int(state.remainder), 0) if is_stream else self._rows_of_last_train_batch
-            if real_rows:
-                batches[-1][_REAL_ROWS] = real_rows
-        return batches, num_items
-
     def prediction_step(
         self, model: Any, inputs: dict[str, Any], prediction_loss_only: bool, ignore_keys: list[str] | None = None
     ) -> Any:
@@ -395,18 +306,16 @@ class ContrastiveMultiLabelTrainer(FeatureTrainer, PushingTrainer):
         state = self.accelerator.gradient_state
         padded = self.args.world_size > 1 and state.end_of_dataloader and state.remainder > 0
         if padded and inputs.get("labels") is not None:
-            inputs = {**inputs, _REAL_ROWS: int(state.remainder)}
+            inputs = {**inputs, REAL_ROWS: int(state.remainder)}
         return super().prediction_step(model, inputs, prediction_loss_only or not self._uses("logit"), ignore_keys)
-
-    # Looking at it --------------------------------------------------------------------------------------------------
 
     def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
         """HF's log, with what the contrastive loss has to say."""
         if "loss" in logs:
             logs |= self.statistics.flush() | self.divergence.flush()
-            temperatures = [loss.temperature for loss in self._losses() if hasattr(loss, "temperature")]
-            if temperatures:
-                logs["temperature"] = temperatures[0]
+            for term in loss_terms(self.loss):
+                if isinstance(term.loss, ContrastiveLoss):
+                    logs.setdefault("temperature", term.loss.temperature)
         super().log(logs, *args, **kwargs)
 
     def evaluation_loop(self, dataloader: DataLoader[Any], *args: Any, **kwargs: Any) -> Any:

@@ -29,7 +29,8 @@ NUMERICAL := tests/losses tests/metrics tests/evaluation tests/training
 test: lint ## Lint, type-check and run the tests (six minutes on two cores)
 	$(PYTEST)
 
-test-all: lint ## The same with the slow tests
+test-all: lint ## The same with the slow tests, and with Ray
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[ray]"
 	$(PYTEST) -m ""
 
 test-numerics: $(INSTALLED) ## Run the numerical tests as other processors and other numbers of threads would

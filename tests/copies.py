@@ -14,9 +14,8 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
+from accelerate.utils import patch_environment
 from torch.distributed import TCPStore
-
-from hf_mlcl.study.environment import environment
 
 PRELOAD = ["hf_mlcl.experiments.running", "hf_mlcl.study", "training.tiny"]
 HANGS = 1800
@@ -58,7 +57,7 @@ def _ensure_server() -> None:
     if _server is None or server._forkserver_pid != _server:
         server._stop()  # a study of this process may have started one, which lacks the imports
         server.set_forkserver_preload(PRELOAD)
-        with environment({"PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))}):
+        with patch_environment(PYTHONPATH=os.pathsep.join(map(os.path.abspath, sys.path))):
             server.ensure_running()
         _server = server._forkserver_pid
 

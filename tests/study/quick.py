@@ -42,22 +42,22 @@ def journal(path: Path, what: str) -> list[str]:
     return [line.split()[1] for line in lines if line.startswith(what)]
 
 
-def workers(path: Path) -> set[str]:
-    """The processes that runs were begun by, where each worker copies itself for them."""
+def commands(path: Path) -> set[str]:
+    """The processes that runs were begun by, where each command copies itself for them."""
     return {line.split()[3] for line in path.read_text().splitlines() if line.startswith("began")}
 
 
 def quick_runner(run: Run, folder: Path):
     """Takes SECONDS; all runs after the first HOLD_AFTER ones take until they are killed.
 
-    With WORKERS, runs wait until so many workers have begun one.
+    With COMMANDS, runs wait until so many commands have begun one.
     """
     start = time.perf_counter()
     note(run, "began")
     path = Path(os.environ["JOURNAL"])
     while len(journal(path, "began")) > int(os.environ.get("HOLD_AFTER", sys.maxsize)):
         time.sleep(0.01)
-    while len(workers(path)) < int(os.environ.get("WORKERS", "1")):
+    while len(commands(path)) < int(os.environ.get("COMMANDS", "1")):
         time.sleep(0.01)
     time.sleep(float(os.environ.get("SECONDS", "0")))
     trouble = json.loads(os.environ.get("TROUBLE", "{}")).get(run.loss)

@@ -12,9 +12,8 @@ import pytest
 from typer.testing import CliRunner
 
 from hf_mlcl.cli.study import study_app
-from hf_mlcl.study import WorkList, load_study
-from hf_mlcl.study.worklist import Worker
-from study.made import finished_study, run
+from hf_mlcl.study import load_study, planned_study
+from study.made import fail, finished_study, run
 
 FILE = """
 corpora: [toy_text]
@@ -52,7 +51,7 @@ def test_a_file_alone_is_run_and_reported(call, tmp_path):
     assert "Macro-F1" in answer.output
     folder = tmp_path / "outputs" / "mine"
     assert (folder / "runs.parquet").exists()
-    assert WorkList(folder).study().runs[0].arguments["num_train_epochs"] == 2
+    assert planned_study(folder).runs[0].arguments["num_train_epochs"] == 2
     status = call("status", "mine.yaml")  # knows the runs that were planned, without --set
     assert "2 runs: 2 finished" in status.output
     again = json.loads(call("mine.yaml", "--set", "num_train_epochs=2", "--json").stdout)
@@ -64,11 +63,10 @@ def test_a_file_alone_is_run_and_reported(call, tmp_path):
 
 
 def test_status_counts_estimates_and_names_errors(call, study):
-    failed = study.runs[-1]
     answer = call("status", study.output_dir)
     assert "6 finished, 1 waiting" in answer.output
     assert "about 60 s of one worker" in answer.output
-    WorkList(study.output_dir).claim(failed, Worker.this()).end("failed", "Traceback\nValueError: no [b]luck[/b]")
+    fail(study, study.runs[-1], "Traceback\nValueError: no [b]luck[/b]")
     answer = call("status", study.output_dir)
     assert "failed: ValueError: no [b]luck[/b]" in answer.output
     found = json.loads(call("status", study.output_dir, "--json").output)
@@ -77,7 +75,7 @@ def test_status_counts_estimates_and_names_errors(call, study):
 
 
 def test_tables_in_every_format(call, study):
-    assert "51.00 ± 1.00*" in call("table", study.output_dir).output
+    assert "51.00* ± 1.00" in call("table", study.output_dir).output
     assert "| `reg` | **51.00** ± 1.00 |" in call("table", study.output_dir, "--format", "markdown").output
     assert r"\textbf{51.00}" in call("table", study.output_dir, "--format", "latex").output
     assert "<strong>51.00</strong>" in call("table", study.output_dir, "--format", "html").output
@@ -96,9 +94,9 @@ def test_cost_is_estimated_with_its_assumptions(call, tmp_path):
     (tmp_path / "mine.yaml").write_text(FILE)
     answer = call("cost", "mine.yaml")
     assert answer.exit_code == 0, answer.output
-    assert "Assumed: 100 x 10^12 operations a second on texts" in answer.output
+    assert "Assumed: 100 x 10^12 operations per second on texts" in answer.output
     one, ten = (
-        json.loads(call("cost", "mine.yaml", "--tera-ops", rate, "--json").output)["costs"]["total"] for rate in (1, 10)
+        json.loads(call("cost", "mine.yaml", "--tera_ops", rate, "--json").output)["costs"]["total"] for rate in (1, 10)
     )
     assert one["runs"] == 2
     assert one["hours"] == pytest.approx(10 * ten["hours"])
@@ -111,6 +109,9 @@ def test_cost_is_estimated_with_its_assumptions(call, tmp_path):
         (["status", "."], "holds no study yet"),
         (["bad.yaml"], "there is no key 'corpra'. Nearest: corpora"),
         (["good.yaml", "--set", "sed=1"], "no argument 'sed'"),
+        (["good.yaml", "--shard", "0/4"], "must be K/N with K from 1 to N"),
+        (["good.yaml", "--shard", "half"], "must be K/N with K from 1 to N"),
+        (["good.yaml", "--ray", "--workers", "2"], "--workers cannot be given with Ray"),
     ],
 )
 def test_what_is_wrong_is_said_and_the_exit_code_is_2(call, tmp_path, arguments, said):

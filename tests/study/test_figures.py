@@ -15,7 +15,7 @@ from hf_mlcl.study.figures import (
     draw_space,
     save_figures,
 )
-from hf_mlcl.study.table import study_table
+from hf_mlcl.study.results import study_table
 from study.made import finished_study, run
 
 SHARES = (250, 1000, 2500)
@@ -74,7 +74,7 @@ def test_macro_f1_against_the_share_of_training_data(table):
 def test_macro_f1_against_epochs_only_of_runs_from_random_weights(table):
     drawn = lines(draw_epochs(table))
     assert drawn["reg"][:, 0].tolist() == [5, 10, 20, 40]
-    assert draw_epochs(table[~table["group"].str.endswith("epochs")]) is None
+    assert draw_epochs(table[~table["setting"].str.endswith("epochs")]) is None
 
 
 def test_prr_against_temperature(table):
@@ -105,10 +105,10 @@ def test_macro_f1_against_alpha(table):
 
 
 def test_alignment_and_uniformity_of_each_loss(table):
-    figure = draw_space(table[table["group"] == "alpha"])
+    figure = draw_space(table[table["setting"] == "alpha"])
     assert [axes.get_title() for axes in figure.axes] == ["toy_text", "toy_images"]
     drawn = {dots.get_label(): dots.get_offsets().tolist() for dots in figure.axes[0].collections}
-    assert drawn == {"reg": [[-1.5, 1.0]], "wo_reg": [[-1.5, 1.0]]}  # uniformity, alignment: means over alpha
+    assert drawn == {"reg": [[-1.0, 0.5]], "wo_reg": [[-1.0, 0.5]]}  # uniformity, alignment: of the chosen alpha
 
 
 def test_points_that_differ_in_other_arguments_too_make_no_line(tmp_path):
@@ -137,7 +137,7 @@ def test_what_can_be_drawn_is_and_the_rest_says_what_it_needs(study, tmp_path):
     drawn, missing = save_figures(one, tmp_path / "one")
     assert drawn == {}
     assert "several loss_kwargs.alpha" in missing["alpha"]
-    with pytest.raises(ValueError, match="There is no figure beta"):
+    with pytest.raises(ValueError, match="There is no figure 'beta'"):
         save_figures(one, tmp_path, names=["beta"])
     with pytest.raises(ValueError, match="There is no picture format 'doc'"):
         save_figures(one, tmp_path, suffix="doc")

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from hf_mlcl.cli.app import app
 from hf_mlcl.study import StudyError, load_outline, load_study, ready_studies
 from hf_mlcl.study.cost import study_cost
-from hf_mlcl.study.paper import paper_values
+from study.test_paper import numbers
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / "studies").glob("*.yaml"))
@@ -94,4 +94,4 @@ def test_every_number_of_the_papers_tables_has_a_study_that_makes_it():
         for run in study.runs
         for metric in (*study.report.metrics, "alignment", "uniformity")
     }
-    assert set(map(tuple, paper_values())) <= made
+    assert {number[:4] for number in numbers()} <= made

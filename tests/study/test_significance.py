@@ -142,6 +142,14 @@ def test_with_few_seeds_the_examples_decide_where_decisions_are_at_hand():
     ).winners == {compare(methods, "micro_f1").best}
 
 
+def test_with_two_seeds_and_no_decisions_nothing_is_tested_and_the_best_stands_alone():
+    methods = {"best": by_seed(0.4775, 0.4776), "far below": by_seed(0.1848, 0.2750)}
+    assert stats.ttest_rel([0.4775, 0.4776], [0.1848, 0.2750]).pvalue > 0.05  # two seeds show next to nothing
+    comparison = compare(methods, "macro_f1")
+    assert (comparison.test, comparison.winners) == ("none", {"best"})
+    assert compare(methods, "macro_f1", test="seeds").winners == {"best", "far below"}  # on demand
+
+
 def test_only_common_seeds_are_compared():
     methods = {"best": Scores({0: 0.9, 1: 0.8, 2: 0.9, 3: 0.8}), "other": Scores({1: 0.7, 2: 0.8, 3: 0.7, 9: 0.99})}
     assert compare(methods, "macro_f1", test="seeds").p_values["other"] == 0.0
@@ -150,7 +158,7 @@ def test_only_common_seeds_are_compared():
 
 
 def test_wrong_names_are_refused():
-    with pytest.raises(ValueError, match="test must be 'auto'"):
+    with pytest.raises(ValueError, match="test must be one of auto, seeds"):
         compare(HAND_MADE, "macro_f1", test="wilcoxon")
     with pytest.raises(ValueError, match="metric must be one of"):
         randomisation_test([[1]], [[[1]]], [[[1]]], "mAP")

@@ -1,12 +1,12 @@
 """Studies: corpora x losses x seeds x settings as one file, resumable to the run, and what is printed of them.
 
-A study's way: `specification` (file to runs) -> `worklist` (who does what, as plain files) -> `runner` (workers) ->
-`table` (every run a row) -> `report` (the paper's tables) and `figures`.
+A study's way: `specification` (file to runs) -> `running` (a pool of processes, or Ray) and `execution` (one run) ->
+`results` (every run a row) -> `tables` (the paper's) and `figures`.
 """
 
-from hf_mlcl.study.runner import Progress, run_study
+from hf_mlcl.study.results import planned_study, study_table
+from hf_mlcl.study.running import Progress, run_study
 from hf_mlcl.study.specification import ReportOptions, Run, Study, StudyError, load_outline, load_study, ready_studies
-from hf_mlcl.study.worklist import WorkList
 
 __all__ = [
     "Progress",
@@ -14,9 +14,10 @@ __all__ = [
     "Run",
     "Study",
     "StudyError",
-    "WorkList",
     "load_outline",
     "load_study",
+    "planned_study",
     "ready_studies",
     "run_study",
+    "study_table",
 ]

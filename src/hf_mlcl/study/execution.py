@@ -1,44 +1,148 @@
-"""One run, by way of `hf_mlcl.experiments`: the recipe of its corpus, changed by the study file."""
+"""One run, by way of `hf_mlcl.experiments`: a function of its settings, whose result appears whole in its folder."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+import platform
+import shutil
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hf_mlcl.study.environment import environment
+from filelock import Timeout
+
+from hf_mlcl.files import HIDDEN_FOLDER
+from hf_mlcl.study.results import read_failure, read_result, run_lock, write_json
 from hf_mlcl.study.specification import Run
+from hf_mlcl.versions import library_versions
 
 if TYPE_CHECKING:
     from hf_mlcl.experiments.dry_run import DryRun
 
+Runner = Callable[[Run, Path], Mapping[str, Any]]
+"""Does a run in a folder of its own, where it may find what an interrupted attempt left, and returns ``metrics``,
+``seconds`` (mappings from names to numbers) and, if it likes, ``settings``."""
+
 QUIET = {"report_to": "none", "disable_tqdm": True, "export": False}
 """A run's output is a file: no progress bars in it, nothing sent to a tracker, and nothing written for other people,
 unless the study file says so."""
-
 OF_THE_MACHINE = ("data_dir", "tf32", "deepspeed")
 """Arguments that only the machine which does the runs can meet: studies are planned on others too."""
 LAUNCHER_VARIABLES = ("LOCAL_RANK", "WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")
 """What accelerate takes for a sign that processes train together."""
 
 
+@dataclass(frozen=True)
+class Job:
+    """A run that is to be done in a folder (an absolute path)."""
+
+    run: Run
+    folder: Path
+    runner: Runner
+    keep: str
+    failure: dict[str, Any] | None = None  # when it was decided to do it; with another, it has been tried since
+
+
+def do(job: Job, wait: bool = False) -> None:
+    """Do a run in a process of its own: it prints to the run's log from now on.
+
+    The result or the failure is written, unless the run has been done since, or another process is at it. With `wait`,
+    the end of that process is awaited, and what it has not done is done.
+    """
+    with _locked(job, wait) as is_open:
+        log = os.open(job.folder / "log.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        for stream in (1, 2):
+            os.dup2(log, stream)
+        if is_open:
+            _attempt(job)
+        if read_result(job.folder):
+            (job.folder / "failure.json").unlink(missing_ok=True)
+            _clean(job.folder / "work", job.keep)
+
+
+@contextmanager
+def _locked(job: Job, wait: bool = False) -> Iterator[bool]:
+    """Hold the lock of a job; whether it is still to be done."""
+    try:
+        lock = run_lock(job.folder).acquire(blocking=wait)
+    except Timeout:
+        yield False
+        return
+    with lock:
+        yield read_result(job.folder) is None and read_failure(job.folder) == job.failure
+
+
+def _attempt(job: Job) -> None:
+    print(f"--- {_now()}, {job.run.title}", flush=True)
+    begun = time.perf_counter()
+    work = job.folder / "work"
+    work.mkdir(exist_ok=True)
+    try:
+        outcome = job.runner(job.run, work)
+    except Exception:
+        print(traceback.format_exc(), flush=True)
+        _write_failure(job, traceback.format_exc())
+        return
+    import torch
+
+    cpu = f"{platform.machine()} CPU, {torch.get_num_threads()} threads"
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else cpu
+    result = {
+        "metrics": {name: float(value) for name, value in outcome["metrics"].items()},
+        "seconds": {**outcome.get("seconds", {}), "total": time.perf_counter() - begun},
+        "settings": outcome.get("settings", job.run.arguments),
+        "finished": _now(),
+        "versions": library_versions(),
+        "machine": {"host": platform.node(), "device": device},
+    }
+    write_json(job.folder / "result.json", result)
+
+
+def record_failure(job: Job, error: str) -> None:
+    """Write down that the process of a job has died, unless another has gone on with it since."""
+    with _locked(job) as is_open:
+        if is_open:
+            _write_failure(job, error)
+
+
+def _write_failure(job: Job, error: str) -> None:
+    attempts = 1 + (job.failure["attempts"] if job.failure else 0)
+    write_json(job.folder / "failure.json", {"error": error, "attempts": attempts})
+
+
+def _clean(work: Path, keep: str) -> None:
+    """Delete what a finished run no longer needs; small files stay, and the hidden folder, by which we know ours."""
+    for path in work.iterdir() if work.exists() else ():
+        checkpoint = path.name.startswith(("checkpoint-", "damaged-checkpoint-"))
+        needless = {"results": path.name != HIDDEN_FOLDER, "models": checkpoint}.get(keep, False)
+        if needless and path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _now() -> str:
+    """For people to read: nothing is decided by it."""
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
+
+
 def run_experiment_of(run: Run, folder: Path) -> Mapping[str, Any]:
     """Train and evaluate, going on from the last checkpoint that an interrupted attempt completed.
 
-    Args:
-        run: The run.
-        folder: Gets everything that `run_experiment` saves.
-
-    Returns:
-        Its ``metrics`` and ``seconds``, and all ``settings``, also those that the study file left as they are.
+    `folder` gets everything that `run_experiment` saves; ``settings`` are all, also those that the file leaves alone.
     """
+    import datasets
+    from transformers.utils import logging
+
     from hf_mlcl.experiments import build_experiment, run_experiment, study_recipe
     from hf_mlcl.experiments.checkpoints import clear_broken_checkpoints
     from hf_mlcl.training.checkpoints import last_whole_checkpoint
 
-    _disable_progress_bars()
+    datasets.disable_progress_bars()
+    logging.disable_progress_bar()  # of huggingface_hub too; the trainer's own is a matter of its arguments
     clear_broken_checkpoints(folder)
     resume = {"resume_from_checkpoint": "last"} if last_whole_checkpoint(folder) else {}
     settings = {**QUIET, **run.arguments, "output_dir": str(folder), **resume}
@@ -50,25 +154,20 @@ def run_experiment_of(run: Run, folder: Path) -> Mapping[str, Any]:
     return {"metrics": metrics, "seconds": result.seconds, "settings": result.settings}
 
 
-def _disable_progress_bars() -> None:
-    """Those of the libraries below; the trainer's own is a matter of its arguments."""
-    import datasets
-    from transformers.utils import logging
-
-    datasets.disable_progress_bars()
-    logging.disable_progress_bar()  # of huggingface_hub too
+def expanded(path: str) -> str:
+    """A path with ``~`` and variables filled in: ``$DATA/aapd`` names one run on machines with different folders."""
+    full = os.path.expanduser(os.path.expandvars(path))
+    if "$" in full:
+        raise ValueError(f"data_dir {path!r} names an environment variable that is not set here.")
+    return full
 
 
 def check_arguments(run: Run) -> None:
-    """Build the arguments of a run as `run_experiment_of` will, without a look at data, models or devices.
-
-    Raises:
-        ValueError: What is wrong with them.
-    """
+    """Build the arguments of a run as `run_experiment_of` will; a ValueError says what is wrong with them."""
     from hf_mlcl.experiments import build_experiment, study_recipe
 
-    with _without_this_machine():
-        build_experiment(study_recipe(str(run.arguments["corpus"])), {**QUIET, **_planned_settings(run)})
+    with _planned_settings(run) as settings:
+        build_experiment(study_recipe(str(run.arguments["corpus"])), {**QUIET, **settings})
 
 
 def dry_run_of(run: Run) -> DryRun:
@@ -76,43 +175,26 @@ def dry_run_of(run: Run) -> DryRun:
     from hf_mlcl.experiments import study_recipe
     from hf_mlcl.experiments.dry_run import dry_run
 
-    with _without_this_machine():
-        return dry_run(study_recipe(str(run.arguments["corpus"])), _planned_settings(run), said_by="study")
-
-
-def _planned_settings(run: Run) -> dict[str, Any]:
-    settings = {**run.arguments, "output_dir": "", "use_cpu": True}  # a GPU is the run's own process's
-    return {name: value for name, value in settings.items() if name not in OF_THE_MACHINE}
+    with _planned_settings(run) as settings:
+        return dry_run(study_recipe(str(run.arguments["corpus"])), settings, said_by="study")
 
 
 @contextmanager
-def _without_this_machine() -> Iterator[None]:
-    # A worker that a launcher started must not wait for others here: workers do not know each other.
-    with environment(dict.fromkeys(LAUNCHER_VARIABLES)), _accelerate_as_it_was():
-        yield
+def _planned_settings(run: Run) -> Iterator[dict[str, Any]]:
+    """Settings to build training arguments of, as if this process stood alone and had no GPU, leaving no trace.
 
-
-@contextmanager
-def _accelerate_as_it_was() -> Iterator[None]:
-    """New training arguments make accelerate forget its state, without which a trainer of this process cannot go on."""
+    A process that a launcher started must not wait for others. And new arguments make accelerate forget its state,
+    without which a trainer of this process cannot go on: it has no public way to keep it.
+    """
     from accelerate.state import AcceleratorState, PartialState
+    from accelerate.utils import patch_environment
 
     before = [(shared._shared_state, dict(shared._shared_state)) for shared in (AcceleratorState, PartialState)]
-    try:
-        yield
-    finally:
-        for state, content in before:
-            state.clear()
-            state.update(content)
-
-
-def expanded(path: str) -> str:
-    """A path with ``~`` and environment variables filled in.
-
-    A run is known by what its study file says, so ``$DATA/aapd`` names the same run on machines that keep their data
-    in different places.
-    """
-    full = os.path.expanduser(os.path.expandvars(path))
-    if "$" in full:
-        raise ValueError(f"data_dir {path!r} names an environment variable that is not set here.")
-    return full
+    with patch_environment(**dict.fromkeys(LAUNCHER_VARIABLES, "-1")):  # as if they were not set
+        try:
+            plain = {name: value for name, value in run.arguments.items() if name not in OF_THE_MACHINE}
+            yield {**plain, "output_dir": "", "use_cpu": True}
+        finally:
+            for state, content in before:
+                state.clear()
+                state.update(content)

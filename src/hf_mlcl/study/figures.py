@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -21,44 +20,43 @@ from matplotlib.figure import Figure
 from hf_mlcl.colours import PALETTE
 from hf_mlcl.files import whole_file
 from hf_mlcl.study.cost import split_sizes
-from hf_mlcl.study.report import METRICS, corpus_title, metric_title
-from hf_mlcl.study.specification import Study
-from hf_mlcl.study.table import SETTING, finished, scalars, select, study_table
+from hf_mlcl.study.results import ARGUMENT, finished, select, study_table
+from hf_mlcl.study.specification import Study, flat
+from hf_mlcl.study.tables import CORPUS_TITLES, column_of, metric_of
 
-EPOCHS, TEMPERATURE, ALPHA = (SETTING + name for name in ("num_train_epochs", "temperature", "loss_kwargs.alpha"))
-SHARE = "share"
+SELECT_BY = "validation_micro_f1"
 
 logger = logging.getLogger(__name__)
 
 
-def draw_data_share(table: pd.DataFrame, metric: str = "macro_f1", select_by: str = "validation_micro_f1") -> Any:
-    """A metric against the share of the training data (``max_train_samples``)."""
-    if f"{SETTING}max_train_samples" not in table:
+def draw_data_share(table: pd.DataFrame, select_by: str = SELECT_BY) -> Figure | None:
+    """Macro-F1 against the share of the training data (``max_train_samples``)."""
+    argument = "max_train_samples"
+    if ARGUMENT + argument not in table:
         return None
-    with_share = table.assign(**{SHARE: [100 * _share(row) for row in table.to_dict("records")]})
-    return draw_curves(with_share, SHARE, "max_train_samples", metric, "training data (%)", select_by)
+    table = table.assign(share=[100 * _share(row) for row in table.to_dict("records")])
+    return draw_curves(table, argument, "macro_f1", "training data (%)", select_by, x="share")
 
 
-def draw_epochs(table: pd.DataFrame, metric: str = "macro_f1", select_by: str = "validation_micro_f1") -> Any:
-    """A metric against epochs, of the runs that started from random weights."""
-    pretrained = table.get(f"{SETTING}pretrained", pd.Series(True, index=table.index))
-    backbone = table.get(f"{SETTING}backbone", pd.Series("", index=table.index))
+def draw_epochs(table: pd.DataFrame, select_by: str = SELECT_BY) -> Figure | None:
+    """Macro-F1 against epochs, of the runs that started from random weights."""
+    pretrained = table.get(f"{ARGUMENT}pretrained", pd.Series(True, index=table.index))
+    backbone = table.get(f"{ARGUMENT}backbone", pd.Series("", index=table.index))
     at_random = table[pretrained.astype(str).eq("False") | backbone.eq("small")]
-    label = "epochs from random initialisation"
-    return draw_curves(at_random, EPOCHS, "num_train_epochs", metric, label, select_by)
+    return draw_curves(at_random, "num_train_epochs", "macro_f1", "epochs from random initialisation", select_by)
 
 
-def draw_alpha(table: pd.DataFrame, metric: str = "macro_f1", select_by: str = "validation_micro_f1") -> Any:
-    """A metric against alpha, the weight of label overlap."""
-    return draw_curves(table, ALPHA, "loss_kwargs.alpha", metric, "alpha", select_by)
+def draw_alpha(table: pd.DataFrame, select_by: str = SELECT_BY) -> Figure | None:
+    """Macro-F1 against alpha, the weight of label overlap."""
+    return draw_curves(table, "loss_kwargs.alpha", "macro_f1", "alpha", select_by)
 
 
-def draw_prr_by_temperature(table: pd.DataFrame, select_by: str = "validation_micro_f1") -> Figure | None:
+def draw_prr_by_temperature(table: pd.DataFrame, select_by: str = SELECT_BY) -> Figure | None:
     """The Positive Regularisation Ratio at the end of training against temperature.
 
     The paper's 38 % at 0.1 are not drawn: it does not say on which corpus they were measured.
     """
-    figure = draw_curves(table, TEMPERATURE, "temperature", "prr", "temperature", select_by)
+    figure = draw_curves(table, "temperature", "prr", "temperature", select_by)
     for axes in figure.axes if figure else ():
         temperatures = sorted({float(value) for line in axes.lines for value in np.asarray(line.get_xdata())})
         axes.set_xscale("log")
@@ -68,16 +66,17 @@ def draw_prr_by_temperature(table: pd.DataFrame, select_by: str = "validation_mi
     return figure
 
 
-def draw_space(table: pd.DataFrame) -> Figure | None:
-    """Alignment against uniformity, a panel a corpus: means over all runs of each loss, lower left is best."""
+def draw_space(table: pd.DataFrame, select_by: str = SELECT_BY) -> Figure | None:
+    """Alignment against uniformity, one panel per corpus: means over all runs of each loss, lower left is best."""
     if not {"alignment", "uniformity"} <= set(table.columns):
         return None
-    means = table.groupby(["corpus", "loss"], sort=False)[["alignment", "uniformity"]].mean().dropna().reset_index()
+    chosen = select(table, select_by)
+    means = chosen.groupby(["corpus", "loss"], sort=False)[["alignment", "uniformity"]].mean().dropna().reset_index()
     if means["loss"].nunique() < 2:
         return None
     figure, panels = _panels(means, ["corpus"])
     colours = _colours(means["loss"])
-    for axes, (_, rows) in panels:
+    for axes, rows in panels:
         for point in rows.to_dict("records"):
             style = {"s": 60, "color": colours[point["loss"]], "label": point["loss"]}
             axes.scatter(point["uniformity"], point["alignment"], **style)
@@ -87,88 +86,76 @@ def draw_space(table: pd.DataFrame) -> Figure | None:
     return figure
 
 
-def draw_curves(table: pd.DataFrame, x: str, argument: str, metric: str, x_label: str, select_by: str) -> Figure | None:
-    """A metric against a column of the table: a panel a corpus, a line a loss.
+def draw_curves(
+    table: pd.DataFrame, argument: str, metric: str, x_label: str, select_by: str = SELECT_BY, x: str | None = None
+) -> Figure | None:
+    """A metric against an argument: one panel per corpus, one line per loss.
 
     Args:
         table: Finished runs; see `study_table`.
-        x: The column.
-        argument: The argument behind it. The runs of a line differ in nothing else but seed and searched values.
+        argument: The runs of a line differ in nothing else but seed and searched values.
         metric: Name of a test metric without ``test_``, or of another as it is.
-        x_label: Its axis.
+        x_label: Of its axis.
         select_by: Chooses among searched values, see `select`.
-
-    Returns:
-        None where no loss has two points.
+        x: A column to draw against instead of the argument's own.
     """
-    y = f"test_{metric}" if f"test_{metric}" in table else metric
-    if x not in table or y not in table:
+    x, y = x or ARGUMENT + argument, column_of(table, metric)
+    if x not in table or y is None:
         return None
     table = table.dropna(subset=[x, y])
     # A setting or a name of the file that stands for one x only is no line of its own, but a point of one.
-    line = "loss" if _varies(table, ["corpus", "loss"], x) or f"{SETTING}loss" not in table else f"{SETTING}loss"
-    panel = ["corpus", "group"] if _varies(table, ["corpus", "group", line], x) else ["corpus"]
+    own = f"{ARGUMENT}loss"
+    line = "loss" if _varies(table, ["corpus", "loss"], x) or own not in table else own
+    panel = ["corpus", "setting"] if _varies(table, ["corpus", "setting", line], x) else ["corpus"]
     if not _varies(table, [*panel, line], x):
         return None
     table = select(_alike(table, x, argument, [*panel, line]), select_by, keys=[*panel, line, x])
     table = table[table.groupby([*panel, line])[x].transform("nunique") > 1]  # a single point is no line
     if table.empty:  # the points differ in other arguments too
         return None
-    style = METRICS.get(metric)
-    factor = style.factor if style else 1.0
+    printed = metric_of(metric)
     figure, panels = _panels(table, panel)
     colours = _colours(table[line])
-    for axes, (_, rows) in panels:
+    for axes, rows in panels:
         for name, runs in rows.groupby(line, sort=False):
-            points = factor * runs.groupby(x)[y].agg(["mean", "std"]).fillna(0)
+            points = printed.factor * runs.groupby(x)[y].agg(["mean", "std"]).fillna(0)
             axes.plot(points.index, points["mean"], marker="o", markersize=4, color=colours[name], label=name)
             band = (points["mean"] - points["std"], points["mean"] + points["std"])
             axes.fill_between(points.index, *band, color=colours[name], alpha=0.15, linewidth=0)
-        axes.set(xlabel=x_label, ylabel=metric_title(metric))
+        axes.set(xlabel=x_label, ylabel=printed.title)
     _legend(figure)
     return figure
 
 
-FIGURES: dict[str, tuple[str, Callable[[pd.DataFrame, str], Figure | None], str]] = {
-    "data_share": (
-        "Macro-F1 against the share of training data",
-        lambda table, select_by: draw_data_share(table, select_by=select_by),
-        "runs with several max_train_samples",
+class Drawing(NamedTuple):
+    """A figure that has a name: its title, how it is drawn, and what it needs."""
+
+    title: str
+    draw: Callable[[pd.DataFrame, str], Figure | None]
+    needs: str
+
+
+FIGURES = {
+    "data_share": Drawing("Macro-F1 against the share of training data", draw_data_share, "several max_train_samples"),
+    "epochs": Drawing(
+        "Macro-F1 against epochs from random weights", draw_epochs, "pretrained: false and several num_train_epochs"
     ),
-    "epochs": (
-        "Macro-F1 against epochs from random initialisation",
-        lambda table, select_by: draw_epochs(table, select_by=select_by),
-        "runs with pretrained: false and several num_train_epochs",
+    "prr": Drawing(
+        "Positive Regularisation Ratio against temperature", draw_prr_by_temperature, "several values of temperature"
     ),
-    "prr": (
-        "Positive Regularisation Ratio against temperature",
-        lambda table, select_by: draw_prr_by_temperature(table, select_by=select_by),
-        "contrastive runs with several temperature",
-    ),
-    "space": (
-        "Alignment and uniformity",
-        lambda table, select_by: draw_space(select(table, select_by)),
-        "two losses or more",
-    ),
-    "alpha": (
-        "Macro-F1 against alpha",
-        lambda table, select_by: draw_alpha(table, select_by=select_by),
-        "runs of reg or wo_reg with several loss_kwargs.alpha",
-    ),
+    "space": Drawing("Alignment and uniformity", draw_space, "two losses or more"),
+    "alpha": Drawing("Macro-F1 against alpha", draw_alpha, "reg or wo_reg with several loss_kwargs.alpha"),
 }
-"""Name of each figure: its title, how it is drawn, and what it needs."""
 
 
 def save_figures(
     study: Study,
-    folder: str | os.PathLike[str],
+    folder: str | Path,
     table: pd.DataFrame | None = None,
     names: Sequence[str] | None = None,
     suffix: str = "png",
 ) -> tuple[dict[str, Path], dict[str, str]]:
-    """Draw every figure that the finished runs of a study allow.
-
-    A figure that fails is logged as a warning, and the others are drawn.
+    """Draw every figure that the finished runs of a study allow; one that fails is logged, and the others are drawn.
 
     Args:
         study: The study.
@@ -180,22 +167,20 @@ def save_figures(
     Returns:
         The pictures, and what those that could not be drawn need.
     """
-    unknown = set(names or ()) - FIGURES.keys()
-    if unknown:
-        raise ValueError(f"There is no figure {', '.join(sorted(unknown))}. There are {', '.join(FIGURES)}.")
     formats = FigureCanvasBase.get_supported_filetypes()
-    if suffix not in formats:
-        raise ValueError(f"There is no picture format {suffix!r}. There are {', '.join(sorted(formats))}.")
+    for what, given, known in (("figure", names or (), FIGURES), ("picture format", (suffix,), formats)):
+        unknown = sorted(set(given) - known.keys())
+        if unknown:
+            raise ValueError(f"There is no {what} {unknown[0]!r}. There are {', '.join(sorted(known))}.")
     done = finished(study_table(study) if table is None else table)
     drawn: dict[str, Path] = {}
     missing: dict[str, str] = {}
     for name in names or FIGURES:
-        _, draw, needs = FIGURES[name]
         path = Path(folder) / f"{name}.{suffix}"
         try:
-            figure = None if done.empty else draw(done, study.report.select_by)
+            figure = None if done.empty else FIGURES[name].draw(done, study.report.select_by)
             if figure is None:
-                missing[name] = needs
+                missing[name] = FIGURES[name].needs
                 continue
             with whole_file(path) as draft:
                 figure.savefig(draft, dpi=150, format=suffix)
@@ -206,17 +191,19 @@ def save_figures(
     return drawn, missing
 
 
-def _panels(table: pd.DataFrame, keys: Sequence[str]) -> tuple[Figure, list[tuple[Any, Any]]]:
-    """A figure with a panel for each group of rows, and the panels with their groups."""
-    groups = list(table.groupby(list(keys), sort=False))
-    figure = Figure(figsize=(max(5.2, 4.2 * len(groups)), 3.9), layout="constrained")
-    every = np.atleast_1d(figure.subplots(1, len(groups)))
-    for axes, (key, _) in zip(every, groups, strict=True):
-        axes.set_title(", ".join([corpus_title(key[0]), *(name for name in key[1:] if name != "default")]), fontsize=11)
+def _panels(table: pd.DataFrame, keys: Sequence[str]) -> tuple[Figure, list[tuple[Any, pd.DataFrame]]]:
+    """A figure with a panel for each set of rows with equal keys, and the panels with their rows."""
+    parts = list(table.groupby(list(keys), sort=False))
+    figure = Figure(figsize=(max(5.2, 4.2 * len(parts)), 3.9), layout="constrained")
+    panels = []
+    for axes, (key, rows) in zip(np.atleast_1d(figure.subplots(1, len(parts))), parts, strict=True):
+        title = [CORPUS_TITLES.get(key[0], key[0]), *(name for name in key[1:] if name != "default")]
+        axes.set_title(", ".join(title), fontsize=11)
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(alpha=0.25, linewidth=0.6)
         axes.set_axisbelow(True)
-    return figure, list(zip(every, groups, strict=True))
+        panels.append((axes, rows))
+    return figure, panels
 
 
 def _colours(names: pd.Series) -> dict[str, str]:
@@ -225,16 +212,15 @@ def _colours(names: pd.Series) -> dict[str, str]:
 
 def _legend(figure: Figure) -> None:
     """One legend for all panels, each name once."""
-    named = {
-        label: handle for axes in figure.axes for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
-    }
+    pairs = [pair for axes in figure.axes for pair in zip(*axes.get_legend_handles_labels(), strict=True)]
+    named = {label: handle for handle, label in pairs}
     figure.legend(list(named.values()), list(named), frameon=False, loc="outside right center")
 
 
 def _share(row: dict[Any, Any]) -> float:
     """Part of the corpus's training rows that a run learned from."""
-    rows = split_sizes(row[f"{SETTING}corpus"], row.get(f"{SETTING}size", "full")).train
-    most = row.get(f"{SETTING}max_train_samples")
+    rows = split_sizes(row[f"{ARGUMENT}corpus"], row.get(f"{ARGUMENT}size", "full")).train
+    most = row.get(f"{ARGUMENT}max_train_samples")
     return 1.0 if most is None or most != most else min(1.0, float(most) / rows)
 
 
@@ -247,8 +233,8 @@ def _alike(table: pd.DataFrame, x: str, argument: str, keys: Sequence[str]) -> p
     def context(row: dict[Any, Any]) -> str:
         searched = json.loads(row["choice"]).keys() - {argument}
         free = {argument, "seed", "corpus", "loss", *searched}
-        fixed = [item for item in scalars(json.loads(row["arguments"])) if item[0] not in free]
-        return json.dumps([sorted(searched), sorted(fixed)])
+        fixed = [item for item in flat(json.loads(row["arguments"])) if item[0] not in free]
+        return json.dumps([sorted(searched), sorted(fixed, key=str)])
 
     table = table.assign(context=[context(row) for row in table.to_dict("records")])
     kept = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,22 +10,14 @@ from filelock import FileLock
 
 from hf_mlcl.files import whole_file
 from hf_mlcl.study.figures import FIGURES, save_figures
-from hf_mlcl.study.rendering import html_page, html_picture, to_html, to_latex, to_markdown
-from hf_mlcl.study.report import ReportTable, report_tables, space_tables
+from hf_mlcl.study.rendering import html_page, to_latex, to_markdown
+from hf_mlcl.study.results import save_table, study_table
 from hf_mlcl.study.specification import Study
-from hf_mlcl.study.table import save_table, study_table
-
-LOCK_FILE = ".publishing.lock"
+from hf_mlcl.study.tables import ReportTable, report_tables, space_tables
 
 
 class Published(NamedTuple):
-    """What was written of a study.
-
-    Attributes:
-        paths: The files.
-        runs: The runs that they show, each a row.
-        tables: The tables in them.
-    """
+    """What was written of a study: the files, the runs that they show, each a row, and the tables in them."""
 
     paths: list[Path]
     runs: pd.DataFrame
@@ -40,33 +31,26 @@ def publish(study: Study, per: str = "metric") -> Published:
         study: The study.
         per: See `report_tables`.
     """
+    folder = study.output_dir
     with publishing_lock(study):
         table = study_table(study)  # read here: who publishes last knows of all runs that others published before
         tables = [*report_tables(study, table, per=per), *space_tables(study, table)]
-        return Published(_write(study, table, tables), table, tables)
+        paths = save_table(table, folder)
+        drawn, _ = save_figures(study, folder / "figures", table)
+        pictures = [(f"figures/{path.name}", FIGURES[name].title) for name, path in drawn.items()]
+        texts = {
+            "report.md": "\n\n".join([f"# {study.name}", study.description, *map(to_markdown, tables)]) + "\n",
+            "report.tex": "\n\n".join(map(to_latex, tables)) + "\n",
+            "report.html": html_page(study.name, study.description, tables, pictures),
+        }
+        for name, text in texts.items():
+            with whole_file(folder / name) as draft:
+                draft.write_text(text, encoding="utf-8")
+            paths.append(folder / name)
+        return Published([*paths, *drawn.values()], table, tables)
 
 
 def publishing_lock(study: Study) -> FileLock:
-    """Keeps workers that end at the same time from writing into one another's files."""
+    """Keeps commands that end at the same time from writing into one another's files."""
     study.output_dir.mkdir(parents=True, exist_ok=True)
-    return FileLock(study.output_dir / LOCK_FILE)
-
-
-def _write(study: Study, table: pd.DataFrame, tables: Sequence[ReportTable]) -> list[Path]:
-    paths = save_table(table, study.output_dir)
-    texts = {
-        "report.md": "\n\n".join([f"# {study.name}", study.description, *map(to_markdown, tables)]) + "\n",
-        "report.tex": "\n\n".join(map(to_latex, tables)) + "\n",
-    }
-    paths += [_write_text(study.output_dir / name, text) for name, text in texts.items()]
-    pictures, _ = save_figures(study, study.output_dir / "figures", table)
-    sections = [to_html(each) for each in tables]
-    sections += [html_picture(f"figures/{path.name}", FIGURES[name][0]) for name, path in pictures.items()]
-    page = html_page(study.name, study.description, sections)
-    return [*paths, _write_text(study.output_dir / "report.html", page), *pictures.values()]
-
-
-def _write_text(path: Path, text: str) -> Path:
-    with whole_file(path) as draft:
-        draft.write_text(text, encoding="utf-8")
-    return path
+    return FileLock(study.output_dir / ".publishing.lock")

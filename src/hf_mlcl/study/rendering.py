@@ -1,49 +1,43 @@
-"""Report tables as Markdown, LaTeX and HTML; every name is escaped for its language."""
+"""Report tables as Markdown, LaTeX and HTML, by templates; every name is escaped for its language."""
 
 from __future__ import annotations
 
-import html
+import functools
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
-from hf_mlcl.study.report import Cell, ReportTable, Row
+from hf_mlcl.study.tables import Cell, ReportTable, Row
 
-FORMATS = ("markdown", "latex", "html")
+LATEX_LOSSES = {"bce": "BCE", "focal": "Focal", "asymmetric": "ASY", "lsep": "LSEP", "zlpr": "ZLPR", "base": "Base"}
+LATEX_LOSSES |= {"cross_entropy": "CE", "proto": "Proto", "mulsupcon": "MulSupCon", "msc": "MSC", "reg": "REG"}
+LATEX_LOSSES |= {"wo_reg": "W/O-REG", "supcon": "SupCon", "supcon_reg": "SupConReg"}
+LATEX_SPECIAL = {character: f"\\{character}" for character in "&%$#_{}"}
+LATEX_SPECIAL |= {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+LATEX_SPECIAL |= {"±": r"$\pm$", "<": r"$<$", ">": r"$>$"}
 
-_LATEX_LOSSES = {
-    "bce": "BCE",
-    "focal": "Focal",
-    "asymmetric": "ASY",
-    "lsep": "LSEP",
-    "zlpr": "ZLPR",
-    "cross_entropy": "CE",
-    "base": "Base",
-    "proto": "Proto",
-    "mulsupcon": "MulSupCon",
-    "msc": "MSC",
-    "wo_reg": "W/O-REG",
-    "reg": "REG",
-    "supcon": "SupCon",
-    "supcon_reg": "SupConReg",
-}
 
-_CSS = """
-body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 76rem; padding: 0 1rem; color: #1c1e21; }
-table { border-collapse: collapse; border-top: 2px solid; border-bottom: 2px solid; margin: .6rem 0; }
-th, td { padding: .18rem .7rem; text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
-th { font-weight: 600; text-align: center; }
-th.level { border-bottom: 1px solid #999; }
-td:first-child { text-align: left; font-family: ui-monospace, monospace; }
-th.loss { text-align: left; vertical-align: bottom; }
-tr.group th { border-top: 1px solid #999; text-align: left; font: 600 13px system-ui, sans-serif; color: #555; }
-td.paper, th.paper { color: #666; }
-.deviation { color: #777; font-size: 85%; }
-.scroll { overflow-x: auto; }
-.notes { font-size: 85%; color: #555; margin: .2rem 0 2rem; padding-left: 1.2rem; }
-img { max-width: 100%; }
-code { background: #f2f3f5; padding: 0 .2rem; }
-"""
+class CellStyle(NamedTuple):
+    """How a language writes a cell's parts."""
+
+    bold: str
+    underlined: str
+    deviation: str
+
+    def text(self, cell: Cell | None) -> str:
+        """A cell in this language; numbers need no escaping."""
+        if cell is None:
+            return ""
+        style = self.bold if cell.bold else self.underlined if cell.underlined else "{}"
+        return style.format(cell.value) + ("" if cell.deviation is None else self.deviation.format(cell.deviation))
+
+
+STARRED = CellStyle("{}*", "_{}_", " ± {}")
+"""There is no bold in a log: a star says the same."""
+MARKDOWN = CellStyle("**{}**", "<u>{}</u>", " ± {}")
+LATEX = CellStyle(r"\textbf{{{}}}", r"\underline{{{}}}", r" {{\scriptsize $\pm$ {}}}")
+HTML = CellStyle("<strong>{}</strong>", "<u>{}</u>", ' <span class="deviation">± {}</span>')
 
 
 def to_markdown(table: ReportTable) -> str:
@@ -51,193 +45,61 @@ def to_markdown(table: ReportTable) -> str:
 
     Examples:
         >>> table = ReportTable("F1", [("AAPD",)], [Row("Contrastive losses", "reg", [Cell("61.28", "0.10", True)])])
-        >>> print(to_markdown(table))
-        **F1**
-        <BLANKLINE>
-        | loss | AAPD |
-        |---|---|
+        >>> print(to_markdown(table).splitlines()[4])
         | `reg` | **61.28** ± 0.10 |
-        <BLANKLINE>
     """
-    lines = [f"**{_markdown(table.title)}**", ""]
-    lines.append("| " + " | ".join(["loss", *(_markdown(" ".join(column)) for column in table.columns)]) + " |")
-    lines.append("|---" * (1 + len(table.columns)) + "|")
-    for row in table.rows:
-        loss = row.loss.replace("|", r"\|")  # the only thing that is special within code in a table
-        lines.append("| " + " | ".join([f"`{loss}`", *map(_markdown_cell, row.cells)]) + " |")
-    return "\n".join([*lines, "", *(f"- {_markdown(note)}" for note in table.notes)])
+    return str(_template("table.md.jinja").render(table=table))
 
 
 def to_latex(table: ReportTable) -> str:
-    r"""A ``table*`` as the paper's, for the packages booktabs and graphicx.
-
-    Examples:
-        >>> table = ReportTable("F_1", [("AAPD",)], [Row("Contrastive losses", "reg", [Cell("61.28", "0.10", True)])])
-        >>> print(to_latex(table).splitlines()[8])
-        $\mathcal{L}_{\text{REG}}$ & \textbf{61.28} {\scriptsize $\pm$ 0.10} \\
-    """
-    width = 1 + len(table.columns)
-    body = [r"\begin{tabular}{l" + "c" * len(table.columns) + "}", r"\toprule"]
-    levels = len(table.columns[0]) if table.columns else 0
-    for level in range(levels):
-        name = r"\textbf{Loss}" if level == levels - 1 else ""
-        cells, rules, position = [name], [], 2
-        for heading, span in _spans(table.columns, level):
-            cells.append(_latex(heading) if span == 1 else rf"\multicolumn{{{span}}}{{c}}{{{_latex(heading)}}}")
-            rules.append(rf"\cmidrule(lr){{{position}-{position + span - 1}}}")
-            position += span
-        body.append(" & ".join(cells) + r" \\" + (" ".join(["", *rules]) if level < levels - 1 else ""))
-    for group, rows in _groups(table.rows):
-        body.append(r"\midrule")
-        if len({row.group for row in table.rows}) > 1:
-            body += [rf"\multicolumn{{{width}}}{{l}}{{\textbf{{{_latex(group)}}}}} \\", r"\midrule"]
-        body += [" & ".join([_latex_loss(row.loss), *map(_latex_cell, row.cells)]) + r" \\" for row in rows]
-    body += [r"\bottomrule", r"\end{tabular}"]
-    if width > 8:
-        body = [r"\resizebox{\textwidth}{!}{%", *body, "}"]
-    caption = " ".join([f"{_latex(table.title)}.", *map(_latex, table.notes)])
-    opening = ["% needs \\usepackage{booktabs,graphicx,amsmath}", r"\begin{table*}[t]", r"\centering"]
-    return "\n".join([*opening, rf"\caption{{{caption}}}", *body, r"\end{table*}"])
+    """A ``table*`` as the paper's, for the packages booktabs, graphicx and amsmath."""
+    return str(_template("table.tex.jinja").render(table=table, levels=_levels(table), groups=_groups(table.rows)))
 
 
 def to_html(table: ReportTable) -> str:
     """A section with the table and its notes."""
-    levels = len(table.columns[0]) if table.columns else 0
-    heads = []
-    for level in range(levels):
-        first = f'<th class="loss" rowspan="{levels}">loss</th>' if level == 0 else ""
-        cells = []
-        for heading, span in _spans(table.columns, level):
-            kind = "level" if level < levels - 1 else _kind(heading)
-            cells.append(f'<th class="{kind}" colspan="{span}">{html.escape(heading)}</th>')
-        heads.append(f"<tr>{first}{''.join(cells)}</tr>")
-    rows = []
-    for group, members in _groups(table.rows):
-        if len({row.group for row in table.rows}) > 1:
-            rows.append(f'<tr class="group"><th colspan="{1 + len(table.columns)}">{html.escape(group)}</th></tr>')
-        for row in members:
-            cells = [
-                f'<td class="{_kind(column[-1])}">{_html_cell(cell)}</td>'
-                for column, cell in zip(table.columns, row.cells, strict=True)
-            ]
-            rows.append(f"<tr><td>{html.escape(row.loss)}</td>{''.join(cells)}</tr>")
-    notes = "".join(f"<li>{html.escape(note)}</li>" for note in table.notes)
-    return (
-        f'<section><h2>{html.escape(table.title)}</h2><div class="scroll"><table><thead>{"".join(heads)}</thead>'
-        f'<tbody>{"".join(rows)}</tbody></table></div><ul class="notes">{notes}</ul></section>'
-    )
+    return str(_template("report.html.jinja").module.section(table))
 
 
-def html_page(title: str, description: str, sections: Sequence[str]) -> str:
-    """A whole page that needs no other file but its pictures.
-
-    Args:
-        title: Its heading.
-        description: A line under it.
-        sections: Pieces of HTML.
-    """
-    return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{_CSS}</style></head>\n'
-        f"<body><h1>{html.escape(title)}</h1><p>{html.escape(description)}</p>\n"
-        + "\n".join(sections)
-        + "</body></html>\n"
-    )
+def html_page(
+    title: str, description: str, tables: Sequence[ReportTable], pictures: Sequence[tuple[str, str]] = ()
+) -> str:
+    """A whole page that needs no other file but its pictures (paths with captions)."""
+    page = _template("report.html.jinja")
+    return str(page.render(title=title, description=description, tables=tables, pictures=pictures))
 
 
-def html_picture(source: str, caption: str) -> str:
-    """A section with a picture."""
-    text = html.escape(caption)
-    return f'<section><h2>{text}</h2><img src="{html.escape(source)}" alt="{text}"></section>'
+@functools.cache
+def _template(name: str) -> Any:
+    from jinja2 import Environment, PackageLoader
+    from markupsafe import Markup
+
+    marks: dict[str, Any] = {}
+    if name.endswith(".tex.jinja"):  # braces are LaTeX's own
+        marks = {"block_start_string": "<%", "block_end_string": "%>", "variable_start_string": "<<"}
+        marks |= {"variable_end_string": ">>", "trim_blocks": True}
+    environment = Environment(loader=PackageLoader("hf_mlcl.study", "."), autoescape=".html" in name, **marks)
+    environment.filters |= {
+        "levels": _levels,
+        "groups": _groups,
+        "html": lambda cell: Markup(HTML.text(cell)),
+        "markdown": MARKDOWN.text,
+        "latex": lambda cell: re.sub("-(?=[0-9])", "$-$", LATEX.text(cell)),
+        "markdown_text": lambda text: re.sub(r"([\\`*_\[\]<>|#])", r"\\\1", text),
+        "latex_text": lambda text: text.translate(str.maketrans(LATEX_SPECIAL)),
+        "latex_losses": lambda loss: [LATEX_LOSSES.get(part.strip()) for part in loss.split("+")],
+    }
+    return environment.get_template(name)
 
 
-def _spans(columns: Sequence[tuple[str, ...]], level: int) -> Iterator[tuple[str, int]]:
-    """Headings of a level with the number of columns below each; equal neighbours are one if all above is equal."""
-    for key, group in itertools.groupby(columns, key=lambda column: column[: level + 1]):
-        yield key[-1], len(list(group))
+def _levels(table: ReportTable) -> list[list[tuple[str, int]]]:
+    """Headings of each level with the number of columns below; equal neighbours are one if all above is equal."""
+    levels = []
+    for level in range(len(table.columns[0])):
+        spans = itertools.groupby(table.columns, key=lambda column: column[: level + 1])
+        levels.append([(key[-1], len(list(columns))) for key, columns in spans])
+    return levels
 
 
-def _groups(rows: Sequence[Row]) -> Iterator[tuple[str, list[Row]]]:
-    for group, members in itertools.groupby(rows, key=lambda row: row.group):
-        yield group, list(members)
-
-
-def _kind(heading: str) -> str:
-    return "paper" if heading == "paper" else "ours"
-
-
-# Markdown -------------------------------------------------------------------------------------------------------------
-
-
-def _markdown(text: str) -> str:
-    r"""Text as it is, whatever is special in a table's cell.
-
-    Examples:
-        >>> print(_markdown("a_b|c*"))
-        a\_b\|c\*
-    """
-    return re.sub(r"([\\`*_\[\]<>|#])", r"\\\1", text)
-
-
-def _markdown_cell(cell: Cell | None) -> str:
-    if cell is None:
-        return ""
-    value = f"**{cell.value}**" if cell.bold else f"<u>{cell.value}</u>" if cell.underlined else cell.value
-    return value if cell.deviation is None else f"{value} ± {cell.deviation}"
-
-
-# LaTeX ----------------------------------------------------------------------------------------------------------------
-
-_LATEX_SPECIAL = {
-    "\\": r"\textbackslash{}",
-    "&": r"\&",
-    "%": r"\%",
-    "$": r"\$",
-    "#": r"\#",
-    "_": r"\_",
-    "{": r"\{",
-    "}": r"\}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "±": r"$\pm$",
-    "<": r"$<$",
-    ">": r"$>$",
-}
-
-
-def _latex(text: str) -> str:
-    r"""Text as it is, whatever is special in LaTeX.
-
-    Examples:
-        >>> print(_latex("5% of a_b & {c}"))
-        5\% of a\_b \& \{c\}
-    """
-    return "".join(_LATEX_SPECIAL.get(character, character) for character in text)
-
-
-def _latex_loss(loss: str) -> str:
-    parts = [part.strip() for part in loss.split("+")]
-    if all(part in _LATEX_LOSSES for part in parts):
-        return "$" + " + ".join(rf"\mathcal{{L}}_{{\text{{{_LATEX_LOSSES[part]}}}}}" for part in parts) + "$"
-    return rf"\texttt{{{_latex(loss)}}}"
-
-
-def _latex_cell(cell: Cell | None) -> str:
-    if cell is None:
-        return ""
-    value = cell.value.replace("-", "$-$") if cell.value.startswith("-") else cell.value
-    value = rf"\textbf{{{value}}}" if cell.bold else rf"\underline{{{value}}}" if cell.underlined else value
-    return value if cell.deviation is None else rf"{value} {{\scriptsize $\pm$ {cell.deviation}}}"
-
-
-# HTML -----------------------------------------------------------------------------------------------------------------
-
-
-def _html_cell(cell: Cell | None) -> str:
-    if cell is None:
-        return ""
-    value = html.escape(cell.value)
-    value = f"<strong>{value}</strong>" if cell.bold else f"<u>{value}</u>" if cell.underlined else value
-    return (
-        value if cell.deviation is None else f'{value} <span class="deviation">± {html.escape(cell.deviation)}</span>'
-    )
+def _groups(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
+    return [(group, list(members)) for group, members in itertools.groupby(rows, key=lambda row: row.group)]

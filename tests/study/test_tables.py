@@ -13,11 +13,11 @@ from matplotlib.figure import Figure
 
 from hf_mlcl.experiments.results import save_decisions
 from hf_mlcl.study import publishing
-from hf_mlcl.study.figures import FIGURES
+from hf_mlcl.study.figures import FIGURES, Drawing
 from hf_mlcl.study.publishing import publish
 from hf_mlcl.study.rendering import html_page, to_html, to_latex, to_markdown
-from hf_mlcl.study.report import Cell, ReportTable, Row, report_tables, report_values, space_tables
-from hf_mlcl.study.table import save_table, select, study_table
+from hf_mlcl.study.results import save_table, select, study_table
+from hf_mlcl.study.tables import Cell, ReportTable, Row, report_tables, space_tables
 from study.made import finished_study, run
 
 MACRO = {  # the answer is known from test_significance: zlpr and reg win, wo_reg is always a little worse
@@ -45,7 +45,7 @@ def study(tmp_path):
 def test_means_deviations_and_bold_are_those_of_the_runs(study):
     table = report_tables(study)[0]
     assert table.title == "Macro-F1 (%)"
-    cells = {(value["loss"], value["column"]): value for value in report_values(table)}
+    cells = {(value["loss"], value["column"]): value for value in table.values()}
     for loss, values in MACRO.items():
         cell = cells[loss, "AAPD full ours"]
         assert float(cell["value"]) == pytest.approx(100 * np.mean(values), abs=0.006)
@@ -59,9 +59,9 @@ def test_means_deviations_and_bold_are_those_of_the_runs(study):
 
 def test_lower_hamming_loss_is_better(study):
     table = report_tables(study)[1]
-    bold = {value["loss"] for value in report_values(table) if value["bold"] and "full" in value["column"]}
+    bold = {value["loss"] for value in table.values() if value["bold"] and "full" in value["column"]}
     assert bold == {"zlpr", "reg"}
-    assert report_values(table)[0]["value"] == f"{1 - np.mean(MACRO['zlpr']):.4f}"
+    assert table.values()[0]["value"] == f"{1 - np.mean(MACRO['zlpr']):.4f}"
 
 
 def test_full_and_small_stand_side_by_side_each_beside_the_papers_number(study):
@@ -73,13 +73,13 @@ def test_full_and_small_stand_side_by_side_each_beside_the_papers_number(study):
     assert [by_loss["reg"][1].value, by_loss["reg"][3].value] == ["61.28", "52.30"]
     assert by_loss["reg+zlpr"][1] is None  # the paper has no such loss
     assert any("arXiv:2412.00101" in note and "roberta-base" in note for note in table.notes)
-    assert report_tables(study, paper=False)[0].columns == [("AAPD", "full"), ("AAPD", "small")]
 
 
 def test_a_table_a_setting_has_the_metrics_side_by_side_as_in_the_paper(study):
-    full, small = report_tables(study, per="setting", paper=False)
+    full, small = report_tables(study, per="setting")
     assert (full.title, small.title) == ("full", "small")
-    assert full.columns == [("AAPD", "Macro-F1 (%)"), ("AAPD", "Hamming loss")]
+    metrics = ("Macro-F1 (%)", "Hamming loss")
+    assert full.columns == [("AAPD", metric, whose) for metric in metrics for whose in ("ours", "paper")]
     with pytest.raises(ValueError, match="per must be 'metric' or 'setting'"):
         report_tables(study, per="corpus")
 
@@ -92,17 +92,17 @@ def test_with_one_seed_the_test_examples_decide(tmp_path):
     study = finished_study(tmp_path, runs, metrics=("micro_f1",))
     for each, rate in zip(study.runs, rates.values(), strict=True):
         work = tmp_path / "runs" / each.id / "work"
-        work.mkdir()
+        work.mkdir(parents=True)
         save_decisions(work, truth, truth ^ (rng.random(truth.shape) < rate))
     (table,) = report_tables(study)
-    assert {value["loss"] for value in report_values(table) if value["bold"]} == {"bce", "zlpr"}
+    assert {value["loss"] for value in table.values() if value["bold"]} == {"bce", "zlpr"}
     assert table.notes[0] == "One seed."
     assert "over test examples" in table.notes[1]
     decisions = tmp_path / "runs" / study.runs[0].id / "work" / "test_decisions.npz"
     for content in (decisions.read_bytes()[:100], b"", None):  # damaged, or not there
         decisions.unlink() if content is None else decisions.write_bytes(content)
         (table,) = report_tables(study)
-        assert {value["loss"] for value in report_values(table) if value["bold"]} == {"bce"}
+        assert {value["loss"] for value in table.values() if value["bold"]} == {"bce"}
         assert "nothing could be tested" in table.notes[1]
 
 
@@ -116,14 +116,14 @@ def test_searched_values_are_chosen_by_the_mean_on_validation_and_not_on_test(tm
         for seed in (0, 1)
     ]
     study = finished_study(tmp_path, runs, metrics=("macro_f1",))
-    (table,) = report_tables(study, paper=False)
-    assert [value["value"] for value in report_values(table)] == ["50.00"]
+    (table,) = report_tables(study)
+    assert [value["value"] for value in table.values() if "ours" in value["column"]] == ["50.00"]
     assert any("learning_rate" in note and "validation_micro_f1" in note for note in table.notes)
 
 
 def test_choosing_by_a_metric_that_is_not_there_is_an_error():
     table = pd.DataFrame(
-        [{"corpus": "c", "loss": "l", "group": "g", "choice": c, "validation_accuracy": 1} for c in "ab"]
+        [{"corpus": "c", "loss": "l", "setting": "g", "choice": c, "validation_accuracy": 1} for c in "ab"]
     )
     with pytest.raises(ValueError, match=r"select_by.*'validation_micro_f1'.*They have validation_accuracy"):
         select(table, "validation_micro_f1")
@@ -192,7 +192,7 @@ class Reader(html.parser.HTMLParser):
 
 def test_html_is_escaped_and_its_rows_are_complete():
     reader = Reader()
-    reader.feed(html_page("a < b", "x & y", [to_html(NASTY)]))
+    reader.feed(html_page("a < b", "x & y", [NASTY]))
     assert "b" not in reader.tags
     assert "i" not in reader.tags
     assert {"my_loss|<i>", "A&B_1", NASTY.title, NASTY.notes[0], "x & y"} <= set(reader.text)
@@ -243,7 +243,7 @@ def test_every_run_is_a_row_of_parquet_and_csv(tmp_path):
         assert list(table["loss"]) == ["bce", "reg", "msc"]
         assert list(table["state"]) == ["finished", "finished", "waiting"]
         assert table["test_macro_f1"].tolist()[:2] == [0.1, 1 / 3]
-        assert table["setting.loss_kwargs.alpha"].tolist()[1] == 1
+        assert table["argument.loss_kwargs.alpha"].tolist()[1] == 1
         assert table["seconds.total"].tolist()[0] == 60
         assert table["version.torch"].tolist()[0] == "2.15.0"
 
@@ -275,8 +275,8 @@ def test_a_figure_that_fails_is_reported_and_costs_no_table_and_no_other_figure(
     def fail(table, select_by):
         raise RuntimeError("no pen")
 
-    monkeypatch.setitem(FIGURES, "space", ("Space", fail, "a pen"))
-    monkeypatch.setitem(FIGURES, "alpha", ("Alpha", lambda table, select_by: Figure(), "nothing"))
+    monkeypatch.setitem(FIGURES, "space", Drawing("Space", fail, "a pen"))
+    monkeypatch.setitem(FIGURES, "alpha", Drawing("Alpha", lambda table, select_by: Figure(), "nothing"))
     paths = publish(study).paths
     assert {path.name for path in paths} >= {"report.md", "report.tex", "report.html", "alpha.png"}
     assert caplog.messages == ["The figure space could not be drawn: RuntimeError: no pen"]

@@ -1,0 +1,284 @@
+"""The paper's tables from a study's runs: losses x corpora, mean and deviation over seeds, the best in bold."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+from zipfile import BadZipFile
+
+import numpy as np
+import pandas as pd
+
+from hf_mlcl.study.paper import SOURCE, paper_value
+from hf_mlcl.study.results import ARGUMENT, finished, select, study_table
+from hf_mlcl.study.significance import Comparison, Flags, Scores, compare
+from hf_mlcl.study.specification import Study
+
+logger = logging.getLogger(__name__)
+
+CORPUS_TITLES = {"aapd": "AAPD", "bgc": "BGC", "coco2014": "MS-COCO", "newsgroups20": "20 Newsgroups", "rcv1": "RCV1"}
+CORPUS_TITLES |= {"nuswide": "NUS-WIDE", "semeval2018": "SemEval", "voc2007": "PASCAL"}
+"""As the paper prints them."""
+GROUPS = ("Losses on logits", "Contrastive losses", "Joined losses")
+OURS, PAPER = "ours", "paper"
+TESTS = {
+    "seeds": "paired t-test over seeds, two-sided, corrected after Holm",
+    "examples": "paired approximate randomisation over test examples, two-sided, corrected after Holm; it says nothing "
+    "about other seeds",
+}
+
+
+class Metric(NamedTuple):
+    """How a metric is printed."""
+
+    title: str
+    factor: float = 100.0
+    digits: int = 2
+    higher_is_better: bool = True
+
+    def text(self, value: float) -> str:
+        """A value in print."""
+        return f"{value * self.factor:.{self.digits}f}"
+
+
+METRICS = {
+    "micro_f1": Metric("Micro-F1 (%)"),
+    "macro_f1": Metric("Macro-F1 (%)"),
+    "hamming_loss": Metric("Hamming loss", 1.0, 4, False),
+    "mAP": Metric("mAP (%)"),
+    "accuracy": Metric("Accuracy (%)"),
+    "alignment": Metric("Alignment", 1.0, 3, False),
+    "uniformity": Metric("Uniformity", 1.0, 3, False),
+    "prr": Metric("Positive Regularisation Ratio (%)", 100.0, 1),
+}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A printed number, perhaps with its deviation."""
+
+    value: str
+    deviation: str | None = None
+    bold: bool = False
+    underlined: bool = False
+
+
+@dataclass(frozen=True)
+class Row:
+    """A loss's numbers; None where there are none."""
+
+    group: str
+    loss: str
+    cells: Sequence[Cell | None]
+
+
+@dataclass(frozen=True)
+class ReportTable:
+    """A table ready to be rendered; a column has its headings from the outermost to the innermost level."""
+
+    title: str
+    columns: Sequence[tuple[str, ...]]
+    rows: Sequence[Row]
+    notes: Sequence[str] = ()
+
+    def values(self) -> list[dict[str, Any]]:
+        """The cells as records, for those who want the numbers that were printed."""
+        return [
+            {"loss": row.loss, "column": " ".join(column), **asdict(cell)}
+            for row in self.rows
+            for column, cell in zip(self.columns, row.cells, strict=True)
+            if cell is not None
+        ]
+
+
+def metric_of(name: str) -> Metric:
+    """How a metric is printed; one that has no title of its own as it is."""
+    return METRICS.get(name, Metric(name.replace("_", " "), 1.0, 4))
+
+
+def column_of(table: pd.DataFrame, metric: str) -> str | None:
+    """The column of a metric that a report names without ``test_``; None where no run has it."""
+    return next((name for name in (f"test_{metric}", metric) if name in table.columns), None)
+
+
+def report_tables(
+    study: Study,
+    table: pd.DataFrame | None = None,
+    *,
+    per: str = "metric",
+    metrics: Sequence[str] | None = None,
+    underline_second: bool = False,
+) -> list[ReportTable]:
+    """The tables of a study.
+
+    Args:
+        study: The study.
+        table: Its runs; read from its folder if not given.
+        per: ``"metric"``: a table for each metric, the settings (full and small) side by side; ``"setting"``: a table
+            for each setting, the metrics side by side, as the paper prints them.
+        metrics: Those of the study's report if not given.
+        underline_second: Whether the second best mean of a column is underlined.
+    """
+    if per not in ("metric", "setting"):
+        raise ValueError(f"per must be 'metric' or 'setting'; got {per!r}.")
+    table = study_table(study) if table is None else table
+    done = finished(table)
+    metrics = [metric for metric in metrics or study.report.metrics if column_of(done, metric) is not None]
+    if done.empty or not metrics:
+        return []
+    builder = _Builder(study, table, select(done, study.report.select_by), underline_second)
+    corpora, settings = study.names("corpus"), study.names("setting")
+    if per == "metric":
+        places = {metric_of(m).title: [(c, s, m) for c in corpora for s in settings] for m in metrics}
+    else:
+        titles = {setting: study.name if setting == "default" else setting for setting in settings}
+        places = {titles[s]: [(c, s, m) for c in corpora for m in metrics] for s in settings}
+    tables = [builder.table(title, columns) for title, columns in places.items()]
+    return [table for table in tables if table.columns]
+
+
+def space_tables(study: Study, table: pd.DataFrame | None = None) -> list[ReportTable]:
+    """The paper's table of alignment and uniformity for each setting: best of a column bold, second underlined."""
+    untested = replace(study, report=replace(study.report, test="none"))
+    tables = report_tables(untested, table, per="setting", metrics=("uniformity", "alignment"), underline_second=True)
+    title = "Uniformity and alignment (lower is better)"
+    several = len(tables) > 1
+    return [replace(each, title=f"{title}, {each.title}" if several else title) for each in tables]
+
+
+Place = tuple[str, str, str]
+"""Corpus, setting and metric of a column."""
+
+
+class _Builder:
+    def __init__(self, study: Study, table: pd.DataFrame, chosen: pd.DataFrame, second: bool) -> None:
+        self.study, self.all, self.chosen, self.second = study, table, chosen, second
+        self.rows = dict(list(chosen.groupby(["corpus", "setting"], sort=False)))
+        self.decisions = functools.cache(self._decisions)
+
+    def table(self, title: str, places: Sequence[Place]) -> ReportTable:
+        found = {place: scores for place in places if (scores := self.scores(place))}
+        losses = [loss for loss in self.study.names("loss") if any(loss in scores for scores in found.values())]
+        columns: list[tuple[str, ...]] = []
+        filled: list[list[Cell | None]] = []
+        tests: dict[Place, str] = {}
+        for place, scores in found.items():
+            comparison, cells = self.ours(place, scores)
+            tests[place] = comparison.test
+            columns.append((*_heading(place), OURS))
+            filled.append([cells.get(loss) for loss in losses])
+            printed = [self.paper_cell(place, loss) if loss in scores else None for loss in losses]
+            if any(printed):
+                columns.append((*_heading(place), PAPER))
+                filled.append(printed)
+        rows = [Row(self.group(loss), loss, [cells[i] for cells in filled]) for i, loss in enumerate(losses)]
+        rows.sort(key=lambda row: GROUPS.index(row.group))
+        with_paper = any(column[-1] == PAPER for column in columns)
+        return ReportTable(title, _without_idle_levels(columns), rows, self.notes(tests, with_paper))
+
+    def scores(self, place: Place) -> dict[str, Scores]:
+        column = column_of(self.chosen, place[2])
+        if column is None or place[:2] not in self.rows:
+            return {}
+        known = self.rows[place[:2]].dropna(subset=[column])
+        return {
+            str(loss): Scores(dict(zip(rows["seed"].astype(int), rows[column].astype(float), strict=True)))
+            for loss, rows in known.groupby("loss", sort=False)
+        }
+
+    def ours(self, place: Place, scores: dict[str, Scores]) -> tuple[Comparison, dict[str, Cell]]:
+        metric, report = metric_of(place[2]), self.study.report
+        scores, labels = self.with_decisions(place, scores)
+        comparison = compare(scores, place[2], labels, metric.higher_is_better, test=report.test, level=report.level)
+        order = sorted(scores, key=lambda loss: scores[loss].mean, reverse=metric.higher_is_better)
+        cells = {
+            loss: Cell(
+                metric.text(values.mean),
+                None if values.deviation is None else metric.text(values.deviation),
+                bold=loss in comparison.winners,
+                underlined=self.second and order[1:2] == [loss],
+            )
+            for loss, values in scores.items()
+        }
+        return comparison, cells
+
+    def with_decisions(self, place: Place, scores: dict[str, Scores]) -> tuple[dict[str, Scores], Flags | None]:
+        """Scores with what was decided for each test row, where all runs of the column have that for the same rows."""
+        if self.study.report.test in ("seeds", "none"):
+            return scores, None
+        runs = self.rows[place[:2]].to_dict("records")
+        found = [(run["loss"], run["seed"], *each) for run in runs if (each := self.decisions(run["id"])) is not None]
+        if len(found) < len(runs) or not all(np.array_equal(truth, found[0][2]) for _, _, truth, _ in found):
+            return scores, None
+        made = {loss: {seed: made for name, seed, _, made in found if name == loss} for loss in scores}
+        return {loss: replace(values, decisions=made[loss]) for loss, values in scores.items()}, found[0][2]
+
+    def _decisions(self, run_id: str) -> tuple[Flags, Flags] | None:
+        from hf_mlcl.experiments.results import DECISIONS_FILE, load_decisions
+
+        folder = self.study.output_dir / "runs" / run_id / "work"
+        try:
+            return load_decisions(folder)
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
+            logger.warning("%s is damaged and not used: %s", folder / DECISIONS_FILE, error)
+            return None
+
+    def paper_cell(self, place: Place, loss: str) -> Cell | None:
+        corpus, setting, metric = place
+        own = next(r for r in self.study.runs if (r.corpus, r.setting, r.loss) == (corpus, setting, loss)).arguments
+        value = paper_value(own["corpus"], own.get("size", "full"), own["loss"], metric)
+        return None if value is None else Cell(metric_of(metric).text(value))
+
+    def group(self, name: str) -> str:
+        """Where a loss of the study file stands in a table."""
+        run = next(run for run in self.study.runs if run.loss == name)
+        return GROUPS[2] if "+" in str(run.arguments["loss"]) else GROUPS[0] if run.kind == "logit" else GROUPS[1]
+
+    def notes(self, tests: dict[Place, str], with_paper: bool) -> list[str]:
+        report = self.study.report
+        counts = self.chosen.groupby(["corpus", "loss", "setting"])["seed"].nunique()
+        several = f"{counts.max()}" if counts.min() == counts.max() else f"{counts.min()} to {counts.max()}"
+        notes = ["One seed." if counts.max() == 1 else f"Mean ± standard deviation over {several} seeds."]
+        for test in ("seeds", "examples", "none"):
+            places = [" ".join(_heading(p)).replace(" default ", " ") for p, chosen in tests.items() if chosen == test]
+            note = "Bold: the best of a column"
+            if test in TESTS:
+                note += f" and those not significantly different from it at {report.level:.0%} ({TESTS[test]})"
+            else:
+                note += "; underlined: the second" if self.second else ""
+                note += "" if report.test == "none" else "; nothing could be tested"
+            if places:
+                notes.append(note + ("." if len(places) == len(tests) else f" ({'; '.join(places)})."))
+        searched = sorted({name for run in self.study.runs for name in run.choice})
+        if searched:
+            best = f"those with the best mean {report.select_by} over seeds are reported"
+            notes.append(f"Of the searched values ({', '.join(searched)}) {best}.")
+        if with_paper:
+            names = {str(name) for name in self.chosen.get(f"{ARGUMENT}backbone", []) if name == name}
+            # Of a local folder the last two parts, which is where a Hub id has its own.
+            backbones = sorted("/".join(Path(name).parts[-2:]) for name in names)
+            ours = f" Ours: {', '.join(backbones)}." if backbones else ""
+            notes.append(f"{PAPER}: {SOURCE}; RoBERTa-base on texts, ResNet-50 on images.{ours}")
+        unfinished = len(self.all) - len(finished(self.all))
+        if unfinished:
+            notes.append(f"{unfinished} of {len(self.all)} runs are not finished; the table shows what there is.")
+        versions = sorted(set(self.chosen.get("version.hf-mlcl", [])))
+        if len(versions) > 1:
+            notes.append(f"Runs of several versions of hf-mlcl: {', '.join(versions)}.")
+        return notes
+
+
+def _heading(place: Place) -> tuple[str, str, str]:
+    return CORPUS_TITLES.get(place[0], place[0]), place[1], metric_of(place[2]).title
+
+
+def _without_idle_levels(columns: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Headings without the levels that say the same everywhere; the corpus, which is the first, always stays."""
+    levels = [i for i in range(4) if i == 0 or len({column[i] for column in columns}) > 1]
+    return [tuple(column[level] for level in levels) for column in columns]

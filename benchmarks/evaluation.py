@@ -156,7 +156,6 @@ def large_spaces() -> None:
         values: list[float] = []
         elapsed, memory = peak_megabytes(lambda call=call, values=values: values.append(call()))
         print(f"| {name} | {values[0]:.5f} | {elapsed:.1f} | {memory:.0f} |")
-    print(f"\nStandard error of the sample: {metrics.uniformity_error(features, max_rows=8000):.1e}.\n")
 
 
 def plain_evaluation(

@@ -16,9 +16,11 @@ import numpy as np
 import torch
 from matplotlib.figure import Figure
 
+import evaluation_drawings as drawings
 import real_features
 from hf_mlcl import MLCLModel, build_loss, evaluation, metrics
 from hf_mlcl.evaluation import figures
+from hf_mlcl.inference import ExampleIndex
 
 TEMPERATURES = (0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0)
 BATCH = 256
@@ -73,7 +75,7 @@ def main() -> None:
     corpora = {"SemEval": tweets, "arXiv": papers}
 
     result = evaluation.linear_evaluate(*papers.arrays(), progress=False)
-    save("learning_curves", figures.draw_learning_curves(result))
+    save("learning_curves", drawings.draw_learning_curves(result))
     x, y = papers.features["test"], papers.labels["test"]
     p = result.predict_proba(x)
     thresholds = evaluation.tune_thresholds(
@@ -83,7 +85,7 @@ def main() -> None:
     plain = evaluation.f1_by_frequency(y, metrics.decide(p), train, papers.label_names)
     tuned = evaluation.f1_by_frequency(y, thresholds.decide(p), train, papers.label_names)
     save("f1_by_frequency", figures.draw_f1_by_frequency({"threshold 0.5": plain, "tuned thresholds": tuned}))
-    save("comparison", figures.draw_comparison(evaluation.compare_runs(plain, tuned), "0.5", "tuned"))
+    save("comparison", drawings.draw_comparison({"0.5": plain, "tuned": tuned}))
 
     spaces = {name: train_projection(corpus) for name, corpus in corpora.items()}
     unregularised = {name: train_projection(corpus, loss="wo_reg") for name, corpus in corpora.items()}
@@ -93,9 +95,9 @@ def main() -> None:
         quality[f"{name}, frozen features"] = evaluation.space_quality(corpus.features["validation"], labels)
         quality[f"{name}, wo_reg"] = evaluation.space_quality(unregularised[name].embeddings, labels)
         quality[f"{name}, reg"] = evaluation.space_quality(spaces[name].embeddings, labels)
-    save("space_quality", figures.draw_space_quality(quality))
+    save("space_quality", drawings.draw_space_quality(quality))
     for name, space in quality.items():
-        print(f"{name}: alignment {space.alignment:.3f}, uniformity {space.uniformity:.3f}")
+        print(f"{name}: alignment {space['alignment']:.3f}, uniformity {space['uniformity']:.3f}")
 
     ratios = {}
     for name, corpus in corpora.items():
@@ -116,15 +118,16 @@ def main() -> None:
         papers.labels["validation"][:BATCH],
         unregularised["arXiv"].prototypes,
     )
-    print(f"gradient study: PRR {study.prr:.3f}, wrong share {study.wrong_share:.3f}, pull {study.attraction:.3f}")
-    print(f"  push on positives {study.wrong:.3f} -> {study.wrong_regularised:.3f}, on negatives {study.repulsion:.3f}")
-    save("gradient_study", figures.draw_gradient_study(study))
+    wrong_share = study.wrong / (study.attraction + study.wrong)
+    print(f"gradient study: PRR {study.prr:.3f}, wrong share {wrong_share:.3f}, pull {study.attraction:.3f}")
+    print(f"  push on positives {study.wrong:.3f}, on negatives {study.repulsion:.3f}")
+    save("gradient_study", drawings.draw_gradient_study(study))
 
     prototypes = spaces["SemEval"].prototypes
     similarity = evaluation.prototype_similarities(prototypes)
     save("similarities", figures.draw_similarities(similarity, tweets.label_names))
     print(evaluation.most_similar_labels(prototypes, tweets.label_names, k=5))
-    neighbours = evaluation.nearest_neighbours(prototypes, spaces["SemEval"].embeddings, k=20)
+    neighbours = ExampleIndex(spaces["SemEval"].embeddings).search(prototypes, k=20)
     share = {
         name: tweets.labels["validation"][rows, i].mean()
         for i, (name, rows) in enumerate(zip(tweets.label_names, neighbours.rows, strict=True))

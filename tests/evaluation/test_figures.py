@@ -18,28 +18,16 @@ def curve(seed):
     return evaluation.f1_by_frequency(LABELS, guess, LABELS, NAMES)
 
 
-def linear_result():
-    config = evaluation.LinearEvaluationConfig(epochs=4, weight_decays=(0.1, 0.01), batch_size=16)
-    return evaluation.linear_evaluate(FEATURES, LABELS, FEATURES, LABELS, config=config, progress=False)
-
-
 def centroid_similarities():
     return evaluation.prototype_similarities(evaluation.label_centroids(FEATURES, LABELS))
 
 
 DRAWINGS = {
-    "space quality": lambda: figures.draw_space_quality({"a": evaluation.space_quality(FEATURES, LABELS)}),
     "prr": lambda: figures.draw_prr([0.1, 0.5], {"a": evaluation.prr_by_temperature(FEATURES, LABELS, [0.1, 0.5])}),
-    "gradient study": lambda: figures.draw_gradient_study(evaluation.gradient_study(FEATURES, LABELS)),
-    "gradient study without pairs": lambda: figures.draw_gradient_study(
-        evaluation.gradient_study(np.eye(3), np.eye(3))
-    ),
     "similarities": lambda: figures.draw_similarities(centroid_similarities(), NAMES),
     "two similarities": lambda: figures.draw_similarities(centroid_similarities()[:2, :2], NAMES[:2]),
     "map": lambda: figures.draw_map(evaluation.project_2d(FEATURES), LABELS, NAMES),
     "f1 by frequency": lambda: figures.draw_f1_by_frequency({"a": curve(0), "b": curve(1)}),
-    "comparison": lambda: figures.draw_comparison(evaluation.compare_runs(curve(0), curve(1)), "a", "b"),
-    "learning curves": lambda: figures.draw_learning_curves(linear_result()),
 }
 
 
@@ -63,10 +51,3 @@ def test_the_map_shows_frequent_labels_by_name_and_the_rest_as_other():
     legend = figures.draw_map(evaluation.project_2d(FEATURES), LABELS, NAMES, most=3).axes[0].get_legend()
     frequent = np.argsort(-LABELS.sum(0), kind="stable")[:3]
     assert [text.get_text() for text in legend.get_texts()] == ["other", *(NAMES[i] for i in frequent)]
-
-
-def test_a_result_without_epochs_has_no_learning_curves():
-    config = evaluation.LinearEvaluationConfig(protocol="best")
-    result = evaluation.linear_evaluate(FEATURES, LABELS, FEATURES, LABELS, config=config, progress=False)
-    with pytest.raises(ValueError, match="no learning curves"):
-        figures.draw_learning_curves(result)

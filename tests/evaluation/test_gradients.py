@@ -64,7 +64,6 @@ def test_the_study_agrees_with_naive_loops(case, temperature):
     np.testing.assert_allclose(study.pulls, pulls, atol=1e-9)
     assert study.wrong == pytest.approx(wrong / anchors, abs=1e-9)
     assert study.repulsion == pytest.approx(repulsion / anchors, abs=1e-9)
-    assert study.wrong_regularised == 0
     assert study.attraction == pytest.approx(study.wrong + study.repulsion, abs=1e-9)  # pulls of an anchor sum to 0
 
 

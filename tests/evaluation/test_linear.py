@@ -217,7 +217,7 @@ def test_the_settings_of_the_study_are_known_by_corpus():
         ({"train_features": np.zeros((150, 12), dtype=int)}, "`train_features` must be a .* matrix of floats"),
         ({"train_features": np.full((150, 12), np.nan)}, "`train_features` holds NaN"),
         ({"train_labels": np.zeros((3, 5))}, "`train_labels` has 3 rows, but the features have 150"),
-        ({"validation_features": np.zeros((50, 3))}, "`validation_features` has 3 features a row.*12"),
+        ({"validation_features": np.zeros((50, 3))}, "`validation_features` has 3 features per row.*12"),
         ({"validation_labels": np.zeros((50, 2))}, "`validation_labels` has 2 labels, but `train_labels` has 5"),
         ({"train_features": np.zeros((0, 12)), "train_labels": np.zeros((0, 5))}, "`train_features` has no rows"),
         (

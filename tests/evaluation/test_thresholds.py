@@ -8,7 +8,7 @@ from sklearn.metrics import f1_score
 
 from hf_mlcl import metrics
 from hf_mlcl.evaluation import choose_thresholds, cross_fitted_score, fit_temperature, tune_thresholds
-from hf_mlcl.evaluation.thresholds import CANDIDATES, _best_each, _best_shared, _Counts
+from hf_mlcl.evaluation.thresholds import CANDIDATES, _at_candidates, _best_each, _best_shared
 
 
 def scores_of(rng, rows=600, frequency=(0.4, 0.2, 0.08, 0.02), shift=-1.0):
@@ -28,19 +28,19 @@ def small_case(draw):
 @given(small_case())
 def test_counts_at_every_candidate_are_those_of_its_decisions(case):
     labels, p = case
-    counts = _Counts.of(labels, p)
+    counts = _at_candidates(labels, p)
     for index in range(0, len(CANDIDATES), 40):
         expected = metrics.LabelCounts.of(labels, metrics.decide(p, CANDIDATES[index]))
-        np.testing.assert_array_equal(counts.hits[index], expected.true_positives)
-        np.testing.assert_array_equal(counts.predicted[index], expected.predicted)
-        np.testing.assert_array_equal(counts.actual, expected.actual)
+        np.testing.assert_array_equal(counts[0, index], expected.true_positives)
+        np.testing.assert_array_equal(counts[1, index], expected.predicted)
+        np.testing.assert_array_equal(counts[2, index], expected.actual)
 
 
 @given(small_case())
 @settings(max_examples=30)
 def test_no_candidates_beat_those_that_are_found(case):
     labels, p = case
-    counts = _Counts.of(labels, p)
+    counts = _at_candidates(labels, p)
     some = range(0, len(CANDIDATES), 16)  # a subset that still separates all values of p
     own = CANDIDATES[_best_each(counts, "macro_f1", None)]
     best = metrics.f1(labels, metrics.decide(p, own))
@@ -183,8 +183,8 @@ def test_probabilities_of_exactly_zero_and_one_stay_finite():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"objective": "accuracy"}, "`objective` must be 'macro_f1', 'micro_f1' or 'precision'"),
-        ({"scope": "row"}, "`scope` must be 'label' or 'global'"),
+        ({"objective": "accuracy"}, "`objective` must be one of macro_f1, micro_f1, precision, but is 'accuracy'"),
+        ({"scope": "row"}, "`scope` must be one of label, global, but is 'row'"),
         ({"objective": "precision"}, "`target_precision` goes with objective='precision'"),
         ({"target_precision": 0.5}, "`target_precision` goes with objective='precision'"),
         ({"objective": "precision", "target_precision": 2.0}, "`target_precision` must lie between 0 and 1"),

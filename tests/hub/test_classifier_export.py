@@ -14,6 +14,7 @@ from transformers import (
 
 from hf_mlcl import MLCLConfig, MLCLForImageClassification, MLCLForSequenceClassification, MLCLModel
 from hf_mlcl.hub import export_classifier
+from hf_mlcl.metrics import DecisionRule
 from hub.cases import NAMES, labelled
 from models.test_modeling import TEXT_CONFIGS
 
@@ -60,6 +61,13 @@ def test_calibration_goes_along(tmp_path):
     with torch.no_grad():
         assert torch.allclose(theirs(ids).logits, ours(ids).logits, atol=1e-5)
     assert theirs.config.thresholds == ours.config.thresholds
+
+
+def test_a_classifier_that_gives_one_label_per_row_does_so_once_exported(tmp_path):
+    ours = classifier(EXACT["bert"])
+    ours.calibrate(DecisionRule(single_label=True))
+    export_classifier(ours, tmp_path)
+    assert DecisionRule.of(AutoModelForSequenceClassification.from_pretrained(tmp_path).config).single_label
 
 
 @pytest.mark.parametrize(

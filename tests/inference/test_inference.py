@@ -175,7 +175,7 @@ class TestExampleIndex:
         index = ExampleIndex(np.eye(3))
         with pytest.raises(ValueError, match="k must lie between 1 and the number of examples, 3"):
             index.search(np.eye(3), k=4)
-        with pytest.raises(ValueError, match="queries has 2 numbers a row, but the index 3"):
+        with pytest.raises(ValueError, match="queries has 2 numbers per row, but the index 3"):
             index.search(np.eye(2))
         with pytest.raises(ValueError, match="NaN or infinity"):
             ExampleIndex([[np.nan]])

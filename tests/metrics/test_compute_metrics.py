@@ -51,5 +51,5 @@ def test_thresholds_ranks_frequency_groups_and_label_names_add_their_metrics():
 
 
 def test_label_names_of_another_number_are_refused():
-    with pytest.raises(ValueError, match="`label_names` has 2 names, but the logits have 3"):
+    with pytest.raises(ValueError, match="`label_names` has 2 names, but the logits 3"):
         metrics.make_compute_metrics(label_names=["a", "b"])(Prediction(LOGITS, LABELS))

@@ -80,6 +80,15 @@ def test_a_single_label_classifier_has_the_cross_entropy_of_class_ids_and_of_one
         model(input_ids=IDS, labels=torch.arange(9))
 
 
+def test_the_largest_of_large_logits_stays_the_most_probable_of_a_single_label_classifier():
+    model = classifier()
+    model.config.problem_type = "single_label_classification"
+    with torch.no_grad():
+        model.heads.weight.zero_()
+        model.heads.bias[:] = torch.tensor([90.0, 100.0, 95.0])
+    assert model(input_ids=IDS).logits.softmax(1).argmax(1).tolist() == [1] * 9
+
+
 def test_a_multi_label_classifier_has_the_binary_cross_entropy_of_multi_hot_rows():
     model, labels = classifier(), torch.rand(9, 3) < 0.4
     output = model(input_ids=IDS, labels=labels)
@@ -140,8 +149,8 @@ def test_thresholds_are_one_for_all_one_each_or_some_by_name(given, expected):
         ([0.5, 1.5, 0.5], 1.0, "between 0 and 1, but one is 1.5"),
         (float("nan"), 1.0, "between 0 and 1, but one is nan"),
         ({"cinema": 0.5}, 1.0, "thresholds name 'cinema', which is no label of this model: it has sport, music, art"),
-        (None, 0.0, "temperature must be a positive number, but is 0.0"),
-        (None, float("inf"), "temperature must be a positive number"),
+        (None, 0.0, "temperature.* must be a positive number, but is 0.0"),
+        (None, float("inf"), "temperature.* must be a positive number"),
     ],
 )
 def test_wrong_thresholds_are_refused_and_change_nothing(thresholds, temperature, message):
@@ -153,7 +162,16 @@ def test_wrong_thresholds_are_refused_and_change_nothing(thresholds, temperature
     assert model.config.to_dict() == before
 
 
-@pytest.mark.parametrize("wrong", [{"thresholds": [0.5]}, {"thresholds": [0.5, 7.0]}, {"logit_temperature": -1.0}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"thresholds": [0.5]},
+        {"thresholds": [0.5, 7.0]},
+        {"thresholds": 0.5},
+        {"logit_temperature": -1.0},
+        {"single_label": "yes"},
+    ],
+)
 def test_a_configuration_with_wrong_thresholds_is_neither_made_nor_saved(wrong, tmp_path):
     with pytest.raises(StrictDataclassClassValidationError):
         MLCLConfig(num_labels=2, **wrong)

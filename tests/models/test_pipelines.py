@@ -170,6 +170,23 @@ def test_where_every_text_has_one_label_it_is_the_most_probable(text):
     assert [[found["label"] for found in labels] for labels in classify(text.inputs)] == [[NAMES[i]] for i in best]
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("kind", ["text", "image"])
+def test_logits_of_any_size_overflow_in_no_pipeline(kind, request):
+    case = request.getfixturevalue(kind)
+    with torch.no_grad():
+        case.classifier.heads.weight.zero_()
+        case.classifier.heads.bias[:] = torch.tensor([-1e4, -90.0, -1.0, 1.0, 90.0, 1e4])
+    case.classifier.save_pretrained(case.folder)
+    every = {"text": {"top_k": None, "truncation": True}, "image": {"top_k": 6}}[kind]
+    for task, extra in ((f"{kind}-classification", every), (f"multilabel-{kind}-classification", {})):
+        (found,) = pipeline(task, model=str(case.folder), device="cpu", **extra)(case.inputs[:1])
+        scores = {entry["label"]: entry["score"] for entry in found}
+        assert [scores.get(name, 0.0) for name in NAMES] == pytest.approx(
+            [0, 0, 0.2689 if extra else 0, 0.7311, 1, 1], abs=1e-4
+        )
+
+
 def test_a_pipeline_saves_its_model_and_no_code(text, tmp_path):
     classify = pipeline("multilabel-text-classification", model=str(text.folder), device="cpu")
     classify.save_pretrained(tmp_path / "saved")

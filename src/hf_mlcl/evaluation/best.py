@@ -1,21 +1,21 @@
 """Heads for users: regularised logistic regression on standardised features, one strength for all labels.
 
 The study's heads are hardly regularised, and each label chooses its own setting: right for comparing losses, wrong for
-a classifier from a few hundred rows. Here all labels share one strength, so that a label with four rows does not choose
-alone, and it is chosen by the log-likelihood of rows that the heads have not seen: a score that needs no threshold and
-rewards honest probabilities. The result is one linear layer on the raw features, which any model can hold.
+a classifier from a few hundred rows. Here all labels share one strength, chosen by the log-likelihood of rows that the
+heads have not seen. The result is one linear layer on the raw features, which any model can hold.
 
-Which rows those are depends on the encoder. One that has never seen the training rows is judged by cross-validation on
-them. One that was fine-tuned on them finds them easier than any new row, so that cross-validation would choose too weak
-a regularisation: it is judged on the validation rows, and the probabilities are scaled to be honest there.
+An encoder that has never seen the training rows is judged by cross-validation on them. One that was fine-tuned on them
+finds them easier than any new row: it is judged on validation rows, and its probabilities are made honest there.
 
-A **prior** says where a label's weights are expected: in the direction of its encoded name, or nowhere. Heads shrink
-towards it instead of towards zero. How far it reaches is one number for all labels, fitted to the training rows.
+A **prior** says where a label's weights are expected: in the direction of its encoded name (what an encoder makes of
+"joy" is where it will put joyful texts), or nowhere. Heads shrink towards it instead of towards zero. How far it
+reaches is one number for all labels, fitted to the training rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,7 +27,7 @@ from torch.nn import functional as F
 
 from hf_mlcl.evaluation.heads import GridHeads
 from hf_mlcl.evaluation.logistic import fit_logistic
-from hf_mlcl.evaluation.temperature import fit_temperature
+from hf_mlcl.evaluation.thresholds import fit_temperature
 
 STRENGTHS = tuple(10.0**exponent for exponent in np.arange(-3.0, 1.01, 0.5).tolist())
 """Weight decays that are tried, for features of variance 1 and the mean loss of a row."""
@@ -36,6 +36,8 @@ CHOOSING_ROWS = 5000
 CHOOSING_LABELS = 100
 """Rows and labels that strength and prior are chosen on, at most."""
 NEWTON_STEPS = 25
+TEMPLATES = ("{}", "This text is about {}.", "This text expresses {}.")
+"""Sentences that a label's name is put into; the training rows choose."""
 
 
 @dataclass(frozen=True)
@@ -43,13 +45,11 @@ class BestHeads:
     """One linear layer, and how it was chosen.
 
     Attributes:
-        weight: Of raw features (labels, size).
-        bias: (labels,)
+        weight: Of raw features (labels, size), with `bias` (labels,).
         weight_decay: The strength, for standardised features.
         prior: Name of the prior that was chosen, ``"zero"`` for none.
         loss: Log loss per row and label of unseen rows, for each prior a number per strength.
-        unseen_probabilities: Of the training rows by heads that did not see them, where cross-validation was used and
-            took all rows and labels.
+        unseen_probabilities: Of the training rows by heads that did not see them, where cross-validation took them all.
     """
 
     weight: Tensor
@@ -82,10 +82,9 @@ def fit_best_heads(
         labels: Boolean (rows, labels).
         validation: Features and labels of rows to choose on, for an encoder that was trained on the training rows.
             Without them the choice is made by cross-validation on the training rows.
-        priors: By name, directions (labels, size) in the space of the features, such as encoded label names. That of
-            zero is always tried.
+        priors: By name, directions (labels, size) in the space of the features; that of zero is always tried.
         weight_decays: Strengths to choose from.
-        folds: Of the cross-validation.
+        folds: Of the cross-validation, drawn by `seed`.
         seed: Of the folds.
         device: Where to compute.
 
@@ -132,7 +131,9 @@ def fit_best_heads(
         kept[held_out] = False
         heads = fit(rows[kept], some, weight_decays, directions, 1e-4)
         logits[held_out] = _logits(heads, passes[0][rows[held_out]])
-    losses = np.reshape([_log_loss(logits[:, point], truth) for point in range(logits.shape[1])], (len(names), -1))
+    losses = np.reshape(
+        [F.binary_cross_entropy_with_logits(each, truth.to(each)).item() for each in logits.unbind(1)], (len(names), -1)
+    )
     prior, best = divmod(int(np.nanargmin(losses)), len(weight_decays))
     heads = fit(torch.arange(len(labels)), every, [weight_decays[best]], directions[prior : prior + 1], 1e-8)
     weight = heads.weight[0, 0].cpu() / scale
@@ -152,11 +153,6 @@ def _logits(heads: GridHeads, x: Tensor) -> Tensor:
     """Logits (rows, grid points, labels)."""
     flat = torch.addmm(heads.bias.flatten(), x.to(heads.weight), heads.weight.flatten(0, 2).T)
     return flat.view(len(x), heads.bias.shape[0], heads.bias.shape[2]).cpu()
-
-
-def _log_loss(logits: Tensor, labels: Tensor) -> float:
-    """Mean over rows and labels."""
-    return float(F.binary_cross_entropy_with_logits(logits, labels.to(logits)))
 
 
 def _contrast(directions: Tensor) -> Tensor:
@@ -188,3 +184,40 @@ def _reach(scores: Tensor, labels: Tensor) -> float:
 def _folds(rows: int, folds: int, seed: int) -> list[Tensor]:
     order = torch.randperm(rows, generator=torch.Generator().manual_seed(seed))
     return [part for part in torch.tensor_split(order, min(max(folds, 2), rows)) if len(part)]
+
+
+def readable(name: str) -> str:
+    """A label's name as a person would write it in a sentence.
+
+    Examples:
+        >>> readable("comp.sys.ibm_pc"), readable("MachineLearning"), readable("cs.LG"), readable("F1-score")
+        ('comp sys ibm pc', 'machine learning', 'cs LG', 'F1 score')
+    """
+    spaced = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", re.sub(r"[\W_]+", " ", name)).strip()
+    words = [word if word.isupper() or any(map(str.isdigit, word)) else word.lower() for word in spaced.split()]
+    return " ".join(words) or name
+
+
+def check_templates(templates: Sequence[str]) -> None:
+    """Raise unless each template has one place for a name."""
+    for template in templates:
+        if template.count("{}") != 1:
+            raise ValueError(f"A label template must have one {{}} where the label's name goes; got {template!r}.")
+
+
+def name_priors(
+    label_names: Sequence[str], encode: Callable[[list[str]], Tensor], templates: Sequence[str] = TEMPLATES
+) -> dict[str, Tensor]:
+    """Priors for `fit_best_heads`: the encoded names of all labels, for each template.
+
+    `encode` gives the features (rows, size) of texts, as the heads will see them.
+
+    Examples:
+        >>> lengths = lambda texts: torch.tensor([[float(len(text))] for text in texts])
+        >>> name_priors(["joy", "deep_sorrow"], lengths, templates=["It is {}."])["It is {}."].tolist()
+        [[10.0], [18.0]]
+    """
+    check_templates(templates)
+    names = [readable(name) for name in label_names]
+    encoded = encode([template.replace("{}", name) for template in templates for name in names])
+    return dict(zip(templates, torch.split(encoded, len(names)), strict=True))

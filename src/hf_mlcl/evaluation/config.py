@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 OPTIMIZERS = ("adamw", "adam", "rmsprop", "sgd")
 PROTOCOLS = ("study", "best", "direct")
 THRESHOLDS = ("half", "macro_f1", "micro_f1")
-
-
-class GridPoint(NamedTuple):
-    """One setting of the study's grid."""
-
-    learning_rate: float
-    weight_decay: float
 
 
 @dataclass(frozen=True)
@@ -25,9 +19,9 @@ class LinearEvaluationConfig:
     Attributes:
         learning_rates: Of the grid.
         weight_decays: Of the grid. Biases never decay.
-        heads: Independently initialised linear layers a grid point; their probabilities are averaged.
+        heads: Independently initialised linear layers per grid point; their probabilities are averaged.
         epochs: Passes over the training features; the learning rate falls linearly to 0 over all of them.
-        batch_size: Rows a step. The last, incomplete batch of an epoch is kept.
+        batch_size: Rows per step. The last, incomplete batch of an epoch is kept.
         optimizer: ``"adamw"``, ``"adam"``, ``"rmsprop"`` or ``"sgd"``.
         momentum: Of SGD; the others ignore it.
         seed: Of the initialisations and of the order of rows.
@@ -39,8 +33,6 @@ class LinearEvaluationConfig:
         single_label: Whether every row has exactly one label: the largest score counts, and accuracy is reported.
 
     Examples:
-        >>> len(LinearEvaluationConfig().grid())
-        10
         >>> LinearEvaluationConfig.for_corpus("coco2014").optimizer
         'adam'
     """
@@ -69,21 +61,18 @@ class LinearEvaluationConfig:
         if not self.weight_decays or min(self.weight_decays) < 0:
             raise ValueError(f"`weight_decays` must hold at least one number >= 0, but is {self.weight_decays!r}.")
 
-    def grid(self) -> list[GridPoint]:
-        """The grid points, weight decays running fastest."""
-        return [GridPoint(rate, decay) for rate in self.learning_rates for decay in self.weight_decays]
+    def grid(self) -> list[tuple[float, float]]:
+        """The grid points (learning rate, weight decay), weight decays running fastest."""
+        return list(itertools.product(self.learning_rates, self.weight_decays))
 
     @classmethod
     def for_corpus(cls, name: str, size: Literal["full", "small"] = "full", **changes: Any) -> LinearEvaluationConfig:
-        """The settings of a corpus's recipe; `changes` override single fields.
+        """The settings of a corpus's recipe, for one of `list_corpora()`; `changes` override single fields.
 
-        Args:
-            name: A corpus that has a recipe: every one of `list_corpora()`.
-            size: The text corpora's small splits have a single grid point.
-            **changes: Fields to set otherwise.
+        The small splits of the text corpora have a single grid point.
         """
         from hf_mlcl.experiments.recipe import study_recipe  # a recipe states everything about a corpus in one place
 
         settings = study_recipe(name).for_loss("reg", size)
         stated = {field.name: settings.get(f"linear_{field.name}") for field in fields(cls)}
-        return cls(**{**{key: value for key, value in stated.items() if value is not None}, **changes})
+        return cls(**({key: value for key, value in stated.items() if value is not None} | changes))

@@ -27,11 +27,6 @@ def feature_key(state_dict: Mapping[str, Tensor], dataset_fingerprint: str, proc
         state_dict: The encoder's weights; every byte counts, and so do names, shapes and types.
         dataset_fingerprint: What identifies the rows, e.g. `datasets.Dataset._fingerprint`.
         processing: What else has a say (tokenizer, length, pooling, image size, augmentation, pass ...); JSON-able.
-
-    Examples:
-        >>> weights = {"layer": torch.zeros(2)}
-        >>> feature_key(weights, "rows", {"max_length": 48}) == feature_key(weights, "rows", {"max_length": 64})
-        False
     """
     digest = hashlib.sha256()
 
@@ -49,21 +44,17 @@ def feature_key(state_dict: Mapping[str, Tensor], dataset_fingerprint: str, proc
 
 
 class FeatureCache:
-    """A folder of named tensors under keys.
+    """A folder of named tensors under keys, made when something is written.
 
-    A file is written under another name and moved into place, so that it is there as a whole or not at all, however
-    many processes write it. A file that cannot be read, or that belongs to another key, counts as absent.
-
-    Args:
-        folder: Made when something is written.
+    A file is there as a whole or not at all, however many processes write it. A file that cannot be read, or that
+    belongs to another key, counts as absent.
 
     Examples:
         >>> import tempfile
+        >>> key = feature_key({"layer": torch.zeros(2)}, "rows", {"max_length": 48})
         >>> cache = FeatureCache(tempfile.mkdtemp())
-        >>> cache.get_or_compute("0123", lambda: {"features": torch.ones(2, 3)})["features"].shape
+        >>> cache.get_or_compute(key, lambda: {"features": torch.ones(2, 3)})["features"].shape
         torch.Size([2, 3])
-        >>> "0123" in cache
-        True
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
@@ -75,28 +66,15 @@ class FeatureCache:
             raise ValueError(f"`key` must consist of letters, digits, '-' and '_', but is {key!r}. See `feature_key`.")
         return self.folder / f"{key}.safetensors"
 
-    def __contains__(self, key: str) -> bool:
-        return self.load(key) is not None
-
     def load(self, key: str) -> dict[str, Tensor] | None:
         """The tensors under `key`, mapped from the disk, or None if there are none that can be trusted."""
         path = self.path(key)
         while (version := _version(path)) is not None:
-            tensors = self._read(path, key)
+            tensors = _read(path, key)
             # safetensors opens a file more than once, and another process may have replaced it in between.
             if tensors is not None or _version(path) == version:
                 return tensors
         return None
-
-    @staticmethod
-    def _read(path: Path, key: str) -> dict[str, Tensor] | None:
-        try:
-            with safe_open(path, framework="pt") as file:
-                header = file.metadata() or {}
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is no dict)
-        except (SafetensorError, OSError, ValueError):
-            return None
-        return tensors if header.get("key") == key and header.get("checksum") == _checksum(tensors) else None
 
     def save(self, key: str, tensors: Mapping[str, Tensor]) -> Path:
         """Store `tensors` under `key`."""
@@ -115,13 +93,22 @@ class FeatureCache:
         return found
 
 
+def _read(path: Path, key: str) -> dict[str, Tensor] | None:
+    try:
+        with safe_open(path, framework="pt") as file:
+            header = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is no dict)
+    except (SafetensorError, OSError, ValueError):
+        return None
+    return tensors if header.get("key") == key and header.get("checksum") == _checksum(tensors) else None
+
+
 def _version(path: Path) -> tuple[int, int] | None:
     """What tells a file from the one that replaces it; None where there is none."""
     try:
-        status = path.stat()
+        return (status := path.stat()).st_ino, status.st_mtime_ns
     except FileNotFoundError:
         return None
-    return status.st_ino, status.st_mtime_ns
 
 
 def _checksum(tensors: Mapping[str, Tensor]) -> str:

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
 
-from hf_mlcl.losses.balanced import RegLoss, WithoutRegLoss
+from hf_mlcl.losses.balanced import WithoutRegLoss
 from hf_mlcl.losses.labels import check_multi_hot
 from hf_mlcl.metrics._arrays import ArrayLike, as_array, as_multi_hot
 
@@ -28,30 +27,23 @@ class GradientStudy:
     Attributes:
         positives: Number of positive pairs.
         repelled: Those that the loss without regulariser pushes apart.
-        attraction: Pull on positive pairs; the regulariser leaves it as it is.
-        wrong: Push on positive pairs without the regulariser: gradient in the wrong direction.
-        wrong_regularised: The same with it.
+        attraction: Pull on positive pairs.
+        wrong: Push on positive pairs: gradient in the wrong direction, of which the regulariser leaves none.
         repulsion: Push on negative pairs.
-        pulls: A_ij of every positive pair without the regulariser, shape (positives,).
+        pulls: A_ij of every positive pair, shape (positives,).
     """
 
     positives: int
     repelled: int
     attraction: float
     wrong: float
-    wrong_regularised: float
     repulsion: float
     pulls: npt.NDArray[np.float64]
 
     @property
     def prr(self) -> float:
-        """Positive Regularisation Ratio: the share of positive pairs that are pushed apart without the regulariser."""
+        """Positive Regularisation Ratio: the share of positive pairs that are pushed apart without it."""
         return self.repelled / max(self.positives, 1)
-
-    @property
-    def wrong_share(self) -> float:
-        """Share of the gradient on positive pairs that points in the wrong direction, without the regulariser."""
-        return self.wrong / max(self.attraction + self.wrong, 1e-300)
 
 
 def gradient_study(
@@ -61,25 +53,26 @@ def gradient_study(
     temperature: float = 0.1,
     alpha: float = 0.0,
 ) -> GradientStudy:
-    """Pull and push of the losses `wo_reg` and `reg` on the pairs of one batch.
+    """Pull and push of the loss `wo_reg` on the pairs of one batch; `reg` has no push on positive ones.
 
     Args:
         embeddings: Raw embeddings of the batch (rows, size).
         labels: Multi-hot labels (rows, labels).
-        prototypes: Raw prototypes (labels, size): further anchors and candidates, each with its own label. None: the
-            instances alone.
+        prototypes: Raw prototypes (labels, size), further anchors and candidates; None for the instances alone.
         temperature: tau.
         alpha: Weight of label overlap in the targets.
 
     Examples:
         >>> study = gradient_study([[1.0, 0.0], [1.0, 0.1], [0.9, 0.0]], [[1, 1], [1, 0], [0, 1]])
-        >>> study.positives, study.wrong_regularised
-        (4, 0.0)
+        >>> study.positives, study.repelled
+        (4, 1)
     """
-    batch = _batch(embeddings, labels, prototypes)
-    without, with_regulariser = _losses(prototypes, temperature, alpha)
-    target, pull = without.pairs(*batch)
-    regularised = with_regulariser.pairs(*batch).attraction
+    x, y = torch.as_tensor(as_array(embeddings)).double(), torch.as_tensor(as_multi_hot(labels, "labels"))
+    check_multi_hot(y, x, rows_name="embeddings")
+    if prototypes is None:
+        target, pull = _AmongInstances(temperature, alpha).pairs(x, y, None)
+    else:
+        target, pull = WithoutRegLoss(temperature, alpha).pairs(x, y, torch.as_tensor(as_array(prototypes)).double())
     positive = target > 0
     anchors = max(int(positive.any(1).sum()), 1)
     on_positives = pull[positive]
@@ -88,7 +81,6 @@ def gradient_study(
         repelled=int((on_positives < 0).sum()),
         attraction=float(on_positives.clamp(min=0).sum()) / anchors,
         wrong=float(-on_positives.clamp(max=0).sum()) / anchors,
-        wrong_regularised=abs(float(regularised[positive].clamp(max=0).sum())) / anchors,
         repulsion=float(-pull[~positive].sum()) / anchors,
         pulls=on_positives.numpy(),
     )
@@ -108,49 +100,21 @@ def prr_by_temperature(
     PRR depends on who is compared with whom, hence on the batch size: rows are shuffled and cut into batches, and the
     last, incomplete one is dropped as in training (unless it is the only one). All positive pairs count alike.
 
-    Args:
-        embeddings: Raw embeddings (rows, size).
-        labels: Multi-hot labels (rows, labels).
-        temperatures: One or more.
-        prototypes: See `gradient_study`.
-        alpha: See `gradient_study`.
-        batch_size: Rows a batch; the study trains text with 256 and images with 64.
-        seed: Of the shuffling.
+    The study trains text with batches of 256 and images with 64. The other arguments are those of `gradient_study`.
 
     Returns:
-        One ratio a temperature, NaN if there is no positive pair.
+        One ratio per temperature, NaN if there is no positive pair.
     """
-    x, y, c = _batch(embeddings, labels, prototypes)
+    x, y = as_array(embeddings), as_array(labels)
     order = torch.randperm(len(x), generator=torch.Generator().manual_seed(seed))
-    batches = [b for b in torch.split(order, batch_size) if len(b) == min(batch_size, len(x))]
+    batches = [b.numpy() for b in torch.split(order, batch_size) if len(b) == min(batch_size, len(x))]
     ratios = []
     for temperature in temperatures:
-        loss, _ = _losses(prototypes, temperature, alpha)
-        parts = [loss.parts(x[rows], y[rows], c, statistics=True).counts for rows in batches]
-        positives, raised = (float(sum(getattr(counts, name) for counts in parts)) for name in ("positives", "raised"))
-        ratios.append(raised / positives if positives else np.nan)
+        parts = [gradient_study(x[rows], y[rows], prototypes, temperature, alpha) for rows in batches]
+        positives = sum(part.positives for part in parts)
+        ratios.append(sum(part.repelled for part in parts) / positives if positives else np.nan)
     return np.array(ratios)
 
 
-def _batch(
-    embeddings: ArrayLike, labels: ArrayLike, prototypes: ArrayLike | None
-) -> tuple[Tensor, Tensor, Tensor | None]:
-    """As the losses want it, in float64."""
-    x = torch.as_tensor(as_array(embeddings)).double()
-    y = torch.as_tensor(as_multi_hot(labels, "labels"))
-    check_multi_hot(y, x, rows_name="embeddings")
-    return x, y, None if prototypes is None else torch.as_tensor(as_array(prototypes)).double()
-
-
-def _losses(prototypes: ArrayLike | None, temperature: float, alpha: float) -> tuple[WithoutRegLoss, WithoutRegLoss]:
-    """`wo_reg` and `reg`, among instances alone where there are no prototypes."""
-    plain, regularised = (_Plain, _Regularised) if prototypes is None else (WithoutRegLoss, RegLoss)
-    return plain(temperature, alpha), regularised(temperature, alpha)
-
-
-class _Plain(WithoutRegLoss):
-    uses_prototypes = False
-
-
-class _Regularised(RegLoss):
+class _AmongInstances(WithoutRegLoss):
     uses_prototypes = False

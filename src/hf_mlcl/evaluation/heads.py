@@ -16,12 +16,7 @@ SCORE_ROWS = 1024
 
 @dataclass(frozen=True)
 class GridHeads:
-    """Linear heads of every grid point.
-
-    Attributes:
-        weight: Shape (grid points, heads, labels, features).
-        bias: Shape (grid points, heads, labels).
-    """
+    """Linear heads of every grid point: weight (grid points, heads, labels, features), bias (.., .., labels)."""
 
     weight: Tensor
     bias: Tensor
@@ -43,13 +38,7 @@ class GridHeads:
 
 @dataclass(frozen=True)
 class GridScores:
-    """How well each grid point does on each label; every field but `micro_f1` has shape (grid points, labels).
-
-    Attributes:
-        f1: F1 at threshold 0.5, 0 for a label that is neither predicted nor carried.
-        loss: Mean binary cross-entropy of the probability.
-        micro_f1: F1 over all labels together, shape (grid points,).
-    """
+    """F1 at threshold 0.5 and mean cross-entropy of each grid point and label; micro-F1 of each grid point."""
 
     f1: Tensor
     loss: Tensor

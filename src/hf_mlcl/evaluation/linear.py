@@ -29,11 +29,10 @@ from tqdm.auto import tqdm
 from hf_mlcl.evaluation.best import BestHeads, fit_best_heads
 from hf_mlcl.evaluation.config import LinearEvaluationConfig
 from hf_mlcl.evaluation.heads import GridHeads, GridScores, predict, score
-from hf_mlcl.evaluation.inputs import as_features, as_labels, as_passes
 from hf_mlcl.evaluation.optimizer import BatchedOptimizer
 from hf_mlcl.evaluation.thresholds import ThresholdChoice, choose_thresholds, tune_thresholds
 from hf_mlcl.metrics import DecisionRule, decision_metrics, rule_metrics
-from hf_mlcl.metrics._arrays import ArrayLike
+from hf_mlcl.metrics._arrays import ArrayLike, as_features, as_multi_hot, as_tensor
 
 LOWEST_LOGIT = -25.0
 """Where the gradient's sigmoid ends. At a learning rate of 1 logits fall below -100; their probabilities, and the
@@ -62,7 +61,7 @@ class LinearEvaluationResult:
 
     Attributes:
         metrics: ``validation_...`` and, where test features were given, ``test_...`` metrics.
-        choices: One `LabelChoice` a label.
+        choices: One `LabelChoice` per label.
         curves: Learning curves: ``epoch`` (points,), and for each point and grid point (points, grid points)
             ``train_loss`` (on some batches of that epoch), ``validation_loss``, ``validation_macro_f1`` and
             ``validation_micro_f1``. Empty for ``protocol="best"``, which has no epochs.
@@ -71,8 +70,7 @@ class LinearEvaluationResult:
         validation_labels: Boolean (rows, labels): what thresholds and temperature are fitted to,
         validation_probabilities: together with what the final classifier says of the same rows.
         config: The settings.
-        test_labels: The same of the test split, where it was given,
-        test_probabilities: and of what the final classifier says of it.
+        test_labels: The same of the test split, where it was given; likewise `test_probabilities`.
         classifier: A model that predicts the same from texts or images, where a trainer made the evaluation.
         best: How the heads of ``protocol="best"`` were chosen.
         tuned: The thresholds that the classifier decides by, where they were tuned.
@@ -130,13 +128,13 @@ def linear_evaluate(
         train_features: Shape (rows, size); or several augmented passes over the same rows, (passes, rows, size), of
             which each epoch takes the next.
         train_labels: Multi-hot (rows, labels).
-        validation_features: Features on which each label chooses.
+        validation_features: Features on which each label chooses, with `validation_labels`.
         validation_labels: Their labels.
-        test_features: Features of which metrics are reported; may be left out.
+        test_features: Features of which metrics are reported, with `test_labels`; may be left out.
         test_labels: Their labels.
         config: The grid and how to train; the study's for AAPD and BGC if not given.
         device: Where to train; the first GPU if there is one, by default.
-        progress: Whether to show a progress bar.
+        progress: Whether to show a bar.
         priors: With ``protocol="best"``: where heads may shrink to; see `fit_best_heads`.
         trained_on_these: With ``protocol="best"``: whether the encoder has seen the training rows, so that validation
             rows choose the strength; of an encoder that has not, cross-validation on the training rows does.
@@ -145,23 +143,20 @@ def linear_evaluate(
         Metrics, choices, learning curves and the classifier. The same seed gives the same numbers on the same machine.
 
     Examples:
-        >>> import numpy as np
         >>> rng = np.random.default_rng(0)
         >>> x = rng.normal(size=(300, 8)).astype("float32")
         >>> y = x[:, :2] > 0.5
         >>> result = linear_evaluate(x[:200], y[:200], x[200:], y[200:], progress=False)
-        >>> result.metrics["validation_macro_f1"] > 0.9
-        True
-        >>> result.predict_proba(x).shape, len(result.choices)
-        ((300, 2), 2)
+        >>> result.metrics["validation_macro_f1"] > 0.9, result.predict_proba(x).shape
+        (True, (300, 2))
     """
     config = config or LinearEvaluationConfig()
     if config.protocol == "direct":
         raise ValueError("protocol='direct' fits no heads: give `score_heads` those of a trained classifier.")
     device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    passes = as_passes(train_features, "train_features")
+    passes = _passes(train_features, "train_features")
     rows, size = passes[0].shape
-    labels = as_labels(train_labels, "train_labels", rows)
+    labels = _labels(train_labels, "train_labels", rows)
     validation = _split("validation", validation_features, validation_labels, size, labels.shape[1])
     test = None
     if test_features is not None and test_labels is not None:
@@ -260,7 +255,33 @@ def _split(name: str, features: ArrayLike, labels: ArrayLike, size: int, width: 
     x = as_features(features, f"{name}_features", size)
     if len(x) == 0:
         raise ValueError(f"`{name}_features` has no rows: there is nothing to score. Is the {name} split empty?")
-    return x, as_labels(labels, f"{name}_labels", len(x), width)
+    return x, _labels(labels, f"{name}_labels", len(x), width)
+
+
+def _passes(values: ArrayLike | Sequence[ArrayLike], name: str) -> list[Tensor]:
+    """Passes over the training features: one, an array of several, or a list of some that may lie on disk."""
+    several: Any = values
+    if not (isinstance(values, list | tuple) and values and getattr(values[0], "ndim", 1) == 2):
+        x = as_tensor(values, name)
+        several = x if x.dim() == 3 else [x]
+    passes = [as_features(item, name) for item in several]
+    if not passes or any(item.shape != passes[0].shape for item in passes):
+        shapes = [tuple(item.shape) for item in passes]
+        raise ValueError(f"the passes of `{name}` must all have the same rows and size, but have shapes {shapes}.")
+    if len(passes[0]) == 0:
+        raise ValueError(f"`{name}` has no rows: there is nothing to learn from.")
+    return passes
+
+
+def _labels(values: ArrayLike, name: str, rows: int, width: int | None = None) -> Tensor:
+    labels = torch.from_numpy(as_multi_hot(values, name))
+    if labels.shape[1] == 0:
+        raise ValueError(f"`{name}` has shape {tuple(labels.shape)}: there must be a column for each label.")
+    if len(labels) != rows:
+        raise ValueError(f"`{name}` has {len(labels)} rows, but the features have {rows}.")
+    if width is not None and labels.shape[1] != width:
+        raise ValueError(f"`{name}` has {labels.shape[1]} labels, but `train_labels` has {width}.")
+    return labels
 
 
 @torch.no_grad()

@@ -10,8 +10,8 @@ linear along a direction, so the line search needs no product at all.
 
 Neither rotation nor shift of the features changes the problem, so it is solved in the basis of their principal
 components, where the curvature is nearly diagonal: about share (1 - share) variance_j + decay. With that as the first
-guess of the inverse Hessian a column takes a dozen iterations instead of hundreds, and more features than rows cost
-nothing. scikit-learn's `LogisticRegression` with C = 1 / (rows decay) has the same optimum.
+guess of the inverse Hessian a column takes a dozen iterations instead of hundreds. scikit-learn's `LogisticRegression`
+with C = 1 / (rows decay) has the same optimum, but takes one label and strength at a time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from tqdm.auto import tqdm
 
 from hf_mlcl.evaluation.heads import GridHeads
 
@@ -29,6 +28,7 @@ TILE_CELLS = 2**23
 """Rows x columns solved together (64 MB of float64 a matrix)."""
 HISTORY = 10
 ARMIJO = 1e-4
+MAX_ITERATIONS = 1000
 NO_VARIANCE = 1e-12
 """Principal components with less of the largest variance than this are left out: they are rounding errors."""
 
@@ -38,9 +38,7 @@ def fit_logistic(
     labels: Tensor,
     weight_decays: Sequence[float],
     device: torch.device,
-    progress: bool = False,
     tolerance: float = 1e-8,
-    max_iterations: int = 1000,
     priors: Tensor | None = None,
 ) -> GridHeads:
     """The optimal heads: one grid point per prior and weight decay (which run fastest), one head each.
@@ -50,9 +48,7 @@ def fit_logistic(
         labels: Boolean (rows, labels).
         weight_decays: One or more, above 0 where a prior is given.
         device: Where to compute; in float64, but float32 where the device has no other.
-        progress: Whether to show a progress bar.
         tolerance: A column ends when no entry of its gradient is larger.
-        max_iterations: At which a column ends anyway.
         priors: Weights (priors, labels, features) that the heads shrink towards, each in turn; zero if not given.
 
     Examples:
@@ -74,11 +70,10 @@ def fit_logistic(
     start = whole @ basis
     theta = torch.zeros(len(decay), X.shape[1] + 1, dtype=kind, device=device)  # the last entry is the bias
     step = max(TILE_CELLS // len(X), 1)
-    for first in tqdm(range(0, len(decay), step), desc="Logistic regression", unit="tile", disable=not progress):
+    for first in range(0, len(decay), step):
         tile = slice(first, first + step)
-        theta[tile] = _minimise(
-            X, Y[:, label[tile]], decay[tile], start[point[tile], label[tile]], variance, tolerance, max_iterations
-        )
+        target, prior = Y[:, label[tile]], start[point[tile], label[tile]]
+        theta[tile] = _minimise(X, target, decay[tile], prior, variance, tolerance)
     # What the prior says of directions in which the rows do not differ is kept as it is.
     weight = theta[:, :-1] @ basis.T
     if priors is not None:
@@ -102,9 +97,7 @@ def _principal_components(X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return mean, vectors, values
 
 
-def _minimise(
-    X: Tensor, Y: Tensor, decay: Tensor, prior: Tensor, variance: Tensor, tolerance: float, max_iterations: int
-) -> Tensor:
+def _minimise(X: Tensor, Y: Tensor, decay: Tensor, prior: Tensor, variance: Tensor, tolerance: float) -> Tensor:
     Y = Y.to(X)
     share = Y.mean(0).clamp(1 / (2 * len(X)), 1 - 1 / (2 * len(X)))
     # The optimum without features: a good start for rare labels. It is near that of weak labels with their prior, too.
@@ -117,7 +110,7 @@ def _minimise(
     Z = torch.addmm(theta[:, -1], X, theta[:, :-1].T)
     gradient = _gradient(X, Y, Z, theta - target, penalty)
     moves: list[tuple[Tensor, Tensor]] = []
-    for _ in range(max_iterations):
+    for _ in range(MAX_ITERATIONS):
         going = gradient.abs().amax(1) > tolerance
         if not going.all():
             solution[active[~going]] = theta[~going]

@@ -16,14 +16,8 @@ class BatchedOptimizer:
 
     torch sees one parameter group a learning rate, views of the tensors that hold all heads. Weight decay, which
     differs within a group and spares the biases, is applied here before torch's step, where torch itself would: to the
-    weights for AdamW, to their gradient for the others. A learning rate falls linearly to 0 over `steps`.
-
-    Args:
-        heads: Updated in place by each step.
-        weight_grad: Gradient of `heads.weight`, read and overwritten by each step.
-        bias_grad: Gradient of `heads.bias`.
-        config: Optimiser and grid.
-        steps: Of the schedule.
+    weights for AdamW, to their gradient for the others. A learning rate falls linearly to 0 over `steps`. Each step
+    updates `heads` in place and overwrites `weight_grad`.
     """
 
     def __init__(

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from hf_mlcl.evaluation import LinearEvaluationResult, space_quality
-from hf_mlcl.evaluation.label_names import TEMPLATES, name_priors
+from hf_mlcl.evaluation.best import TEMPLATES, name_priors
 from hf_mlcl.experiments.arguments import ExperimentArguments
 from hf_mlcl.experiments.inputs import Inputs, training_steps
 from hf_mlcl.experiments.output_folder import OutputFolder
@@ -124,7 +124,7 @@ class Anytime:
         features = split_features(self.trainer, {"test": self.inputs.data["test"]}, cache_dir)["test"]
         quality = space_quality(*features, max_rows=UNIFORMITY_ROWS)
         result = result.with_test(*features, self.trainer.args.device)
-        return dataclasses.replace(result, metrics=result.metrics | dataclasses.asdict(quality))
+        return dataclasses.replace(result, metrics=result.metrics | quality)
 
     def _plan(self) -> int:
         """Training steps: the usual number, or what fits into the time."""

@@ -8,7 +8,7 @@ import typing
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from hf_mlcl.evaluation.label_names import check_templates
+from hf_mlcl.evaluation.best import check_templates
 
 SMALL_BACKBONE = "small"
 """Name of the backbone that is built here and trained from nothing: no download, and minutes on a CPU."""

@@ -220,7 +220,7 @@ def evaluate_study(
         own = evaluate_features(trainer, features, dataclasses.replace(config, protocol="direct", thresholds="half"))
         metrics = {f"direct_{name}": value for name, value in own.metrics.items()}
     result = evaluate_features(trainer, features, config)
-    metrics |= result.metrics | dataclasses.asdict(space_quality(*features["test"], max_rows=UNIFORMITY_ROWS))
+    metrics |= result.metrics | space_quality(*features["test"], max_rows=UNIFORMITY_ROWS)
     return dataclasses.replace(result, metrics=metrics, classifier=make_classifier(trainer.model, result))
 
 

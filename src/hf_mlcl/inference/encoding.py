@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import torch
+from PIL.Image import Image
 from torch import Tensor
+from transformers import AutoImageProcessor, AutoTokenizer
+from transformers.image_processing_base import ImageProcessingMixin
+from transformers.image_utils import load_image
 
 from hf_mlcl.models.loading import WHERE, check_finite, load, problem
 from hf_mlcl.models.modeling import MLCLModel
@@ -46,9 +49,7 @@ class Encoder:
             )
         if batch_size < 1:
             raise ValueError(f"batch_size must be at least 1, got {batch_size}.")
-        self.model = model
-        self.processor = processor
-        self.batch_size = batch_size
+        self.model, self.processor, self.batch_size = model, processor, batch_size
 
     @classmethod
     def from_pretrained(
@@ -56,29 +57,25 @@ class Encoder:
     ) -> Encoder:
         """A trained encoder with its tokenizer or image processor, from a folder or the Hub.
 
-        Args:
-            name: Folder or Hub id, as the trainer saves and pushes it.
-            batch_size: Texts or images at a time.
-            trust_remote_code: Whether to run Python files that come with the model.
-            **kwargs: For ``MLCLModel.from_pretrained``.
+        Python files that come with it run only with `trust_remote_code`; further arguments are for
+        ``MLCLModel.from_pretrained``.
         """
-        from transformers import AutoImageProcessor, AutoTokenizer
-
         model = MLCLModel.from_pretrained(name, trust_remote_code=trust_remote_code, **kwargs)
         check_finite(name, model)
         where = {key: kwargs[key] for key in WHERE if key in kwargs}
-        kind = AutoImageProcessor if model.main_input_name == "pixel_values" else AutoTokenizer
+        images = model.main_input_name == "pixel_values"
+        kind = AutoImageProcessor if images else AutoTokenizer
         try:
             processor = load(kind, name, trust_remote_code=trust_remote_code, **where)
         except Exception as error:  # whatever is wrong with its files
             raise ValueError(
-                f"{name} has no {'image processor' if kind is AutoImageProcessor else 'tokenizer'}. Save it there with "
+                f"{name} has no {'image processor' if images else 'tokenizer'}. Save it there with "
                 f"processor.save_pretrained, or pass both: Encoder(model, processor). {problem(error)}"
             ) from error
         return cls(model, processor, batch_size=batch_size)
 
     def features(self, inputs: Inputs) -> Tensor:
-        """The backbone's representation (rows, hidden), float32 on the CPU."""
+        """The backbone's representation (rows, hidden), in float32 on the CPU."""
         return self._encode(inputs, "features")
 
     def embeddings(self, inputs: Inputs) -> Tensor:
@@ -87,13 +84,18 @@ class Encoder:
 
     @torch.no_grad()
     def _encode(self, inputs: Inputs, what: str) -> Tensor:
-        rows = as_rows(inputs)
-        found = []
-        with _evaluating(self.model):
+        rows = [inputs] if is_single(inputs) else inputs
+        if len(rows) == 0:
+            raise ValueError("inputs is empty: give at least one text or image.")
+        found, was_training = [], self.model.training
+        self.model.eval()
+        try:
             for start in range(0, len(rows), self.batch_size):
                 batch = self._prepare(rows[start : start + self.batch_size])
                 moved = {name: value.to(self.model.device) for name, value in batch.items()}
-                found.append(getattr(self.model(**moved), what).float().cpu())
+                found.append(self.model(**moved)[what].float().cpu())
+        finally:
+            self.model.train(was_training)
         result = torch.cat(found)
         broken = (~result.isfinite().all(dim=1)).nonzero().flatten().tolist()
         if broken:
@@ -105,39 +107,18 @@ class Encoder:
 
     def _prepare(self, rows: Sequence[Any]) -> dict[str, Tensor]:
         if self.model.main_input_name == "pixel_values":
-            from transformers.image_utils import load_image
-
             named = [os.fspath(row) if isinstance(row, os.PathLike) else row for row in rows]
             images = [load_image(row).convert("RGB") for row in named]
-            if hasattr(self.processor, "preprocess"):
+            if isinstance(self.processor, ImageProcessingMixin):
                 return {"pixel_values": self.processor(images, return_tensors="pt")["pixel_values"]}
             return {"pixel_values": torch.stack([self.processor(image) for image in images])}
-        not_text = next((row for row in rows if not isinstance(row, str)), None)
-        if not_text is not None:
-            raise ValueError(f"This model reads texts, but one of the inputs is {type(not_text).__name__}.")
+        for row in rows:
+            if not isinstance(row, str):
+                raise ValueError(f"This model reads texts, but one of the inputs is {type(row).__name__}.")
         tokens = self.processor(list(rows), padding=True, truncation=True, return_tensors="pt")
-        known = ("input_ids", "attention_mask", "token_type_ids")
-        return {name: value for name, value in tokens.items() if name in known}
+        return {name: tokens[name] for name in ("input_ids", "attention_mask", "token_type_ids") if name in tokens}
 
 
 def is_single(inputs: Inputs) -> bool:
     """Whether it is one text or image, and not a sequence of them."""
-    return isinstance(inputs, str | os.PathLike) or not hasattr(inputs, "__len__")
-
-
-def as_rows(inputs: Inputs) -> Any:
-    """Inputs as a sequence; an empty one is refused."""
-    rows = [inputs] if is_single(inputs) else inputs
-    if len(rows) == 0:
-        raise ValueError("inputs is empty: give at least one text or image.")
-    return rows
-
-
-@contextmanager
-def _evaluating(model: MLCLModel) -> Iterator[None]:
-    was_training = model.training
-    model.eval()
-    try:
-        yield
-    finally:
-        model.train(was_training)
+    return isinstance(inputs, str | os.PathLike | Image)

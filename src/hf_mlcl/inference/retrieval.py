@@ -4,25 +4,34 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
 from torch import Tensor
-from torch.nn import functional as F
 
-from hf_mlcl.evaluation.analysis import Neighbours
-from hf_mlcl.evaluation.inputs import as_features
 from hf_mlcl.files import whole_file
-from hf_mlcl.metrics._arrays import ArrayLike
+from hf_mlcl.metrics._arrays import ArrayLike, unit_rows
+from hf_mlcl.models.loading import unreadable_weights
 
 TILE_ROWS = 16_384
 """Examples that queries are compared with at a time: memory grows with queries x tile and not with the index."""
 
 
+class Neighbours(NamedTuple):
+    """The examples nearest to each query: `rows` and their cosine `similarity`, both (queries, k), nearest first."""
+
+    rows: npt.NDArray[np.int64]
+    similarity: npt.NDArray[np.float64]
+
+
 class ExampleIndex:
     """An exact index of features: finds the examples whose cosine similarity to a query is highest.
 
-    It answers with row numbers, in the order of the features it was made of: ``data["train"][int(row)]`` is the
-    example.
+    It answers with row numbers, in the order of the features: ``data["train"][int(row)]`` is the example.
 
     Args:
         features: Of the examples (rows, size), such as `Encoder.features` or `trainer.extract_features` give them.
@@ -35,7 +44,7 @@ class ExampleIndex:
     """
 
     def __init__(self, features: ArrayLike) -> None:
-        self.features = F.normalize(as_features(features, "features").float(), dim=1)
+        self.features = unit_rows(features, "features").float()
         if not len(self.features):
             raise ValueError("features has no rows: an index needs at least one example.")
 
@@ -44,16 +53,11 @@ class ExampleIndex:
 
     @torch.no_grad()
     def search(self, queries: ArrayLike, k: int = 5) -> Neighbours:
-        """The `k` nearest examples of each query, nearest first; among equals the earlier row.
-
-        Args:
-            queries: Features (rows, size) from the same encoder.
-            k: How many.
-        """
-        q = F.normalize(as_features(queries, "queries").float(), dim=1)
+        """The `k` nearest examples of each query (rows, size), nearest first; among equals the earlier row."""
+        q = unit_rows(queries, "queries").float()
         if q.shape[1] != self.features.shape[1]:
             raise ValueError(
-                f"queries has {q.shape[1]} numbers a row, but the index {self.features.shape[1]}: both must be "
+                f"queries has {q.shape[1]} numbers per row, but the index {self.features.shape[1]}: both must be "
                 "features of the same encoder."
             )
         if not 1 <= k <= len(self):
@@ -69,29 +73,20 @@ class ExampleIndex:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the index to a safetensors file, all of it or nothing."""
-        from safetensors.torch import save_file
-
         with whole_file(path) as draft:
             save_file({"features": self.features.contiguous()}, draft, {"format": "pt"})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> ExampleIndex:
         """Read what `save` has written."""
-        from safetensors import SafetensorError
-        from safetensors.torch import load_file
-
-        from hf_mlcl.models.loading import unreadable_weights
-
         if not Path(path).is_file():
-            raise ValueError(
-                f"There is no index at {os.fspath(path)}: write one with ExampleIndex(features).save(path)."
-            )
+            raise ValueError(f"There is no index at {path}: write one with ExampleIndex(features).save(path).")
         try:
             tensors: dict[str, Tensor] = load_file(path)
         except SafetensorError as error:
             raise unreadable_weights(path, error) from error
         if "features" not in tensors:
-            raise ValueError(f"{os.fspath(path)} is no index: it holds {', '.join(tensors)} and no features.")
+            raise ValueError(f"{path} is no index: it holds {', '.join(tensors)} and no features.")
         return cls(tensors["features"])
 
 

@@ -1,4 +1,4 @@
-"""Labels by similarity to prototypes: no linear head, no further training."""
+"""Labels by prototypes: no classifier, and no training for labels that come later."""
 
 from __future__ import annotations
 
@@ -14,19 +14,16 @@ from hf_mlcl.inference.encoding import Encoder, Inputs, is_single
 
 
 class PrototypeClassifier:
-    """Scores labels by the cosine similarity of a text or an image to each label's prototype.
-
-    Scores lie between -1 and 1. They rank labels; they are no probabilities.
+    """Scores labels by the cosine similarity of a text or an image to each label's prototype: no probabilities.
 
     Args:
         encoder: Encodes texts or images.
-        prototypes: One vector a label.
+        prototypes: One vector per label.
         space: Where they live: among the projected ``"embeddings"``, as learned prototypes do, or among the
             ``"features"``, as means of examples do.
-        label_names: The labels, a name a prototype; those of the encoder if not given.
+        label_names: One name per prototype; those of the encoder if not given.
 
     Examples:
-        >>> import torch
         >>> from transformers import BertConfig
         >>> from hf_mlcl import MLCLConfig, MLCLModel
         >>> from hf_mlcl.data import word_tokenizer
@@ -34,8 +31,6 @@ class PrototypeClassifier:
         >>> backbone = BertConfig(vocab_size=9, hidden_size=16, num_hidden_layers=1, num_attention_heads=2)
         >>> model = MLCLModel(MLCLConfig(backbone_config=backbone, id2label={0: "cat", 1: "dog"}))
         >>> classify = PrototypeClassifier.from_model(Encoder(model, tokenizer))
-        >>> classify.similarities(["a cat", "a dog", "a cat"]).shape
-        torch.Size([3, 2])
         >>> sorted(found["label"] for found in classify("a cat"))
         ['cat', 'dog']
         >>> examples = PrototypeClassifier.from_examples(classify.encoder, ["a cat", "a dog"], [[1, 0], [0, 1]])
@@ -60,18 +55,12 @@ class PrototypeClassifier:
             raise ValueError(
                 f"prototypes must have a row for each of the {len(names)} labels, got {tuple(prototypes.shape)}.{hint}"
             )
-        self.encoder = encoder
-        self.label_names = names
-        """The labels, in the order of the columns of `similarities`."""
+        self.encoder, self.space, self.label_names = encoder, space, names
         self.prototypes = F.normalize(prototypes.detach().float().cpu(), dim=1)
-        self.space = space
 
     @classmethod
     def from_model(cls, encoder: Encoder) -> PrototypeClassifier:
-        """With the prototypes that a loss has trained (`proto`, `msc`, `wo_reg`, `reg`).
-
-        Other losses leave them as they were drawn: use `from_examples` there.
-        """
+        """With the prototypes that `proto`, `msc`, `wo_reg` or `reg` has trained; other losses leave them random."""
         return cls(encoder, encoder.model.prototypes.weight, "embeddings")
 
     @classmethod
@@ -80,28 +69,19 @@ class PrototypeClassifier:
     ) -> PrototypeClassifier:
         """With the mean feature of each label's examples: works for any encoder, and a handful of examples is a start.
 
-        Args:
-            encoder: Encodes texts or images.
-            inputs: Texts or images.
-            labels: Their multi-hot labels (rows, labels). A label without an example scores 0.
-            label_names: The labels, in the order of the columns. They need not be those that the encoder was trained
-                for, which they are if not given.
+        The labels are multi-hot (rows, labels); one without an example scores 0. Their names need not be those that the
+        encoder was trained for, but are if not given.
         """
         means = torch.from_numpy(label_centroids(encoder.features(inputs), labels))
         return cls(encoder, means, "features", label_names)
 
     def similarities(self, inputs: Inputs) -> Tensor:
-        """Cosine similarities (rows, labels)."""
+        """Cosine similarities (rows, labels), columns in the order of `label_names`."""
         vectors = self.encoder.features(inputs) if self.space == "features" else self.encoder.embeddings(inputs)
         return F.normalize(vectors, dim=1) @ self.prototypes.T
 
     def __call__(self, inputs: Inputs, top_k: int | None = None) -> Any:
-        """Labels and scores, best first, as pipelines give them: a list of dicts, or one for each input of a list.
-
-        Args:
-            inputs: A text or an image, or several.
-            top_k: Only the best so many; None for all.
-        """
+        """Labels and scores, the `top_k` best first, as pipelines give them: a list of dicts, or one per input."""
         names = self.label_names
         if top_k is not None and not 1 <= top_k <= len(names):
             raise ValueError(f"top_k must lie between 1 and the number of labels, {len(names)}; got {top_k}.")

@@ -10,11 +10,12 @@ The same metrics as modules of the `evaluate` library: ``evaluate.load(module_pa
 from pathlib import Path
 
 from hf_mlcl.metrics.bootstrap import bootstrap_intervals
-from hf_mlcl.metrics.calibration import expected_calibration_error
 from hf_mlcl.metrics.classification import (
     LabelCounts,
     decision_metrics,
     f1,
+    frequency_breakdown,
+    frequency_groups,
     hamming_loss,
     precision,
     recall,
@@ -28,14 +29,14 @@ from hf_mlcl.metrics.compute_metrics import (
     rule_metrics,
 )
 from hf_mlcl.metrics.decision import DecisionRule, decide, sigmoid
-from hf_mlcl.metrics.frequency import frequency_breakdown, frequency_groups
 from hf_mlcl.metrics.ranking import (
     average_precision,
+    expected_calibration_error,
     label_ranking_average_precision,
     mean_average_precision,
     precision_at_k,
 )
-from hf_mlcl.metrics.representation import alignment, uniformity, uniformity_error
+from hf_mlcl.metrics.representation import alignment, uniformity
 
 __all__ = [
     "DecisionRule",
@@ -65,24 +66,18 @@ __all__ = [
     "sigmoid",
     "subset_accuracy",
     "uniformity",
-    "uniformity_error",
 ]
 
 _MODULES = Path(__file__).parent / "modules"
 
 
 def list_modules() -> list[str]:
-    """Names of the `evaluate` modules that come with the package.
-
-    Examples:
-        >>> list_modules()
-        ['alignment_uniformity', 'hamming_loss', 'mean_average_precision', 'multilabel_f1']
-    """
+    """Names of the `evaluate` modules that come with the package."""
     return sorted(folder.name for folder in _MODULES.iterdir() if (folder / f"{folder.name}.py").is_file())
 
 
 def module_path(name: str) -> str:
-    """Folder of an `evaluate` module, to be loaded offline or pushed to the Hub as a Space.
+    """Folder of one of the `list_modules`, to be loaded by `evaluate` offline or pushed to the Hub as a Space.
 
     Examples:
         >>> import evaluate

@@ -5,28 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 import numpy as np
-import numpy.typing as npt
 
-Rows = npt.NDArray[np.int64]
+from hf_mlcl.metrics._arrays import IntArray
 
 
 def bootstrap_intervals(
-    statistics: Callable[[Rows], Mapping[str, float]],
-    rows: int,
-    samples: int = 200,
-    level: float = 0.95,
-    seed: int = 0,
+    statistics: Callable[[IntArray], Mapping[str, float]], rows: int, samples: int = 200
 ) -> dict[str, tuple[float, float]]:
-    """An interval for each statistic, from rows drawn anew with replacement.
+    """A 95 % interval for each of the `statistics` of row numbers, from `rows` drawn anew with replacement.
 
-    Differences between two classifiers on the same rows are statistics like any other: drawn together, they are paired.
-
-    Args:
-        statistics: From row numbers to numbers by name; one that the rows cannot tell may be left out.
-        rows: How many rows there are.
-        samples: How often to draw.
-        level: Share of the draws that the interval covers.
-        seed: Of the draws.
+    One that the rows cannot tell may be left out. Differences between two classifiers on the same rows are statistics
+    like any other: drawn together, they are paired.
 
     Examples:
         >>> heights = np.random.default_rng(1).normal(170, 10, 400)
@@ -36,11 +25,10 @@ def bootstrap_intervals(
     """
     if rows < 1:
         raise ValueError(f"rows must be at least 1, got {rows}: there is nothing to draw from.")
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(0)
     drawn = [statistics(random.integers(rows, size=rows)) for _ in range(samples)]
-    tail = 100 * (1 - level) / 2
     intervals = {}
     for name in sorted({name for one in drawn for name in one}):
-        low, high = np.percentile([one[name] for one in drawn if name in one], [tail, 100 - tail])
+        low, high = np.percentile([one[name] for one in drawn if name in one], [2.5, 97.5])
         intervals[name] = (float(low), float(high))
     return intervals

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hf_mlcl.metrics._arrays import ArrayLike, as_array
-from hf_mlcl.metrics.classification import decision_metrics, f1
+from hf_mlcl.metrics.classification import decision_metrics, f1, frequency_breakdown
 from hf_mlcl.metrics.decision import DecisionRule, Threshold, decide, sigmoid
-from hf_mlcl.metrics.frequency import frequency_breakdown
 from hf_mlcl.metrics.ranking import label_ranking_average_precision, mean_average_precision, precision_at_k
 
-
-class EvalPrediction(Protocol):
-    """What the Trainer hands to `compute_metrics` (`transformers.EvalPrediction` is one)."""
-
-    predictions: Any
-    label_ids: Any
+if TYPE_CHECKING:
+    from transformers import EvalPrediction
 
 
 def multilabel_metrics(
@@ -27,11 +22,7 @@ def multilabel_metrics(
 ) -> dict[str, float]:
     """The study's metrics of one set of predictions: decisions at `threshold`, and mAP.
 
-    Args:
-        labels: Multi-hot truth (rows, labels).
-        probabilities: Between 0 and 1, same shape.
-        threshold: One number, one per label, or a `DecisionRule`.
-        k: Adds LRAP and precision@k, which the study does not report.
+    The threshold is one number, one per label, or a `DecisionRule`; `k` adds LRAP and precision@k.
 
     Examples:
         >>> metrics = multilabel_metrics([[1, 0], [1, 1]], [[0.9, 0.6], [0.8, 0.7]])
@@ -52,13 +43,12 @@ def make_compute_metrics(
     train_labels: ArrayLike | None = None,
     label_names: Sequence[str] | None = None,
 ) -> Callable[[EvalPrediction], dict[str, float]]:
-    """A `compute_metrics` for the Trainer of any model that returns one logit a label.
+    """A `compute_metrics` for the Trainer of any model that returns one logit per label.
 
     Args:
-        threshold: Probability from which a label counts as predicted: one number, one per label, or a
-            `DecisionRule`.
-        k: Adds LRAP and precision@k.
-        train_labels: Multi-hot training labels or counts; adds macro-F1 of head, medium and tail labels.
+        threshold: See `multilabel_metrics`.
+        k: The same.
+        train_labels: Adds macro-F1 of head, medium and tail labels; see `frequency_groups`.
         label_names: Adds the F1 of each label under ``f1_<name>``.
 
     Examples:
@@ -79,9 +69,7 @@ def make_compute_metrics(
         if label_names is not None:
             each = f1(labels, predictions)
             if len(label_names) != len(each):
-                raise ValueError(
-                    f"`label_names` has {len(label_names)} names, but the logits have {len(each)} columns."
-                )
+                raise ValueError(f"`label_names` has {len(label_names)} names, but the logits {len(each)} columns.")
             result |= {f"f1_{name}": float(value) for name, value in zip(label_names, each, strict=True)}
         return result
 
@@ -89,27 +77,14 @@ def make_compute_metrics(
 
 
 def compute_metrics(prediction: EvalPrediction) -> dict[str, float]:
-    """`make_compute_metrics` with its defaults, to be passed to a Trainer as it is.
-
-    Examples:
-        >>> from types import SimpleNamespace
-        >>> prediction = SimpleNamespace(predictions=[[2.0, -1.0], [3.0, 1.0]], label_ids=[[1, 0], [1, 1]])
-        >>> compute_metrics(prediction)["micro_f1"]
-        1.0
-    """
+    """`make_compute_metrics` with its defaults, to be passed to a Trainer as it is."""
     return make_compute_metrics()(prediction)
 
 
 def compute_single_label_metrics(prediction: EvalPrediction) -> dict[str, float]:
-    """For a Trainer on data with one label a row: the class with the largest logit counts.
+    """For a Trainer on data with one label per row: the class with the largest logit counts.
 
     ``subset_accuracy`` is then the accuracy; rows without a class are left out.
-
-    Examples:
-        >>> from types import SimpleNamespace
-        >>> prediction = SimpleNamespace(predictions=[[2.0, -1.0], [3.0, 4.0]], label_ids=[[1, 0], [1, 0]])
-        >>> compute_single_label_metrics(prediction)["subset_accuracy"]
-        0.5
     """
     outputs, labels = prediction.predictions, as_array(prediction.label_ids)
     decisions = DecisionRule(single_label=True).decide(outputs[0] if isinstance(outputs, tuple) else outputs)

@@ -44,16 +44,15 @@ class DecisionRule:
             raise ValueError(f"single_label must be True or False, but is {self.single_label!r}.")
         number = isinstance(self.temperature, Real) and not isinstance(self.temperature, bool)
         if not number or not 0 < self.temperature < math.inf:
-            raise ValueError(f"temperature must be a positive number, but is {self.temperature!r}. 1 changes nothing.")
+            raise ValueError(
+                f"temperature (in a configuration: logit_temperature) must be a positive number, but is "
+                f"{self.temperature!r}. 1 changes nothing."
+            )
         object.__setattr__(self, "thresholds", tuple(cuts.tolist()) if cuts.ndim else float(cuts))
 
     @classmethod
     def of(cls, config: Any) -> DecisionRule:
-        """The rule in the configuration of a classifier: ours, or any other, which may or may not have these entries.
-
-        Args:
-            config: Its entries are `thresholds`, `single_label` and `logit_temperature`.
-        """
+        """The rule of a classifier's configuration; that of a model not ours may lack any of our entries."""
         stored = vars(config)
         cuts = stored.get("thresholds")
         rule = cls(
@@ -97,11 +96,7 @@ Threshold: TypeAlias = ArrayLike | DecisionRule
 
 
 def decide(scores: ArrayLike, threshold: Threshold = 0.5) -> BoolArray:
-    """Predictions from scores: a label is given where its score reaches the threshold.
-
-    Args:
-        scores: Probabilities (rows, labels).
-        threshold: One number, one per label, or a `DecisionRule`.
+    """Predictions from probabilities (rows, labels): a label is given where its score reaches its threshold.
 
     Examples:
         >>> decide([[0.5, 0.4], [0.1, 0.9]], threshold=[0.5, 0.3]).astype(int).tolist()

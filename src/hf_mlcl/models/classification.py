@@ -21,6 +21,8 @@ from hf_mlcl.models.modeling import MLCLModel
 from hf_mlcl.models.sharing import SharedModel
 
 Classifier = TypeVar("Classifier", bound="_LinearHeadsClassifier")
+LARGEST_LOGIT = 80.0
+"""Beyond it a sigmoid does not change, but exp(-logit), as HF's pipelines compute it, overflows in float32."""
 
 
 class LinearHeads(nn.Module):
@@ -66,19 +68,19 @@ class _LinearHeadsClassifier(SharedModel, PreTrainedModel):
 
     @classmethod
     def from_encoder(cls: type[Classifier], encoder: MLCLModel, weight: Tensor, bias: Tensor) -> Classifier:
-        """A classifier of a trained encoder's features.
+        """A classifier of a trained encoder's features: a copy of its backbone, with heads of a linear evaluation.
 
         Args:
-            encoder: The encoder; its backbone is copied, projection and prototypes are left behind.
-            weight: Of the heads, (heads, labels, features), as a linear evaluation gives it.
+            encoder: Its projection and prototypes are left behind.
+            weight: Of the heads (heads, labels, features).
             bias: (heads, labels).
         """
         config = copy.deepcopy(encoder.config)
         config.num_heads = len(weight)
-        expected = (config.num_labels, feature_size(encoder.backbone))
-        if tuple(weight.shape[1:]) != expected or tuple(bias.shape) != tuple(weight.shape[:2]):
+        labels, size = config.num_labels, feature_size(encoder.backbone)
+        if tuple(weight.shape[1:]) != (labels, size) or tuple(bias.shape) != tuple(weight.shape[:2]):
             raise ValueError(
-                f"weight must have shape (heads, {expected[0]}, {expected[1]}) and bias (heads, {expected[0]}); "
+                f"weight must have shape (heads, {labels}, {size}) and bias (heads, {labels}); "
                 f"got {tuple(weight.shape)} and {tuple(bias.shape)}."
             )
         model = cls(config)
@@ -95,35 +97,22 @@ class _LinearHeadsClassifier(SharedModel, PreTrainedModel):
         thresholds: DecisionRule | Mapping[str, float] | Sequence[float] | float | None = None,
         temperature: float = 1.0,
     ) -> None:
-        """Put into the configuration how probabilities are scaled and from where on a label counts as predicted.
+        """Put a `DecisionRule` into the configuration, in place of the former one.
 
-        Both are saved with the model. They replace what a former call has set, and both speak of the probabilities that
-        the linear evaluation gives, at temperature 1: thresholds move along with the temperature, so that it changes
-        probabilities and never decisions.
+        Thresholds speak of the probabilities that the linear evaluation gives, and move along with the temperature, so
+        that it changes probabilities and never decisions.
 
         Args:
             thresholds: A rule, such as `tune_thresholds` finds; or numbers, one for all, one per label, or by the names
                 of labels (0.5 for the others). None stands for 0.5.
             temperature: What `fit_temperature` found; 1 leaves probabilities as they are.
-
-        Examples:
-            >>> from transformers import BertConfig
-            >>> backbone = BertConfig(vocab_size=50, hidden_size=16, num_hidden_layers=1, num_attention_heads=2)
-            >>> encoder = MLCLModel(MLCLConfig(backbone_config=backbone, id2label={0: "sport", 1: "music"}))
-            >>> model = MLCLForSequenceClassification.from_encoder(encoder, torch.zeros(1, 2, 16), torch.zeros(1, 2))
-            >>> model.calibrate({"music": 0.2}, temperature=2.0)  # 0.2 is a logit of -1.386; 1 / 3 is half of it
-            >>> [round(value, 4) for value in model.config.thresholds], model.config.logit_temperature
-            ([0.5, 0.3333], 2.0)
         """
         config = self.config
         if isinstance(thresholds, Mapping):
-            names = [config.id2label[i] for i in range(config.num_labels)]
-            unknown = [name for name in thresholds if name not in names]
-            if unknown:
-                raise ValueError(
-                    f"thresholds name {unknown[0]!r}, which is no label of this model: it has {', '.join(names)}."
-                )
-            thresholds = [thresholds.get(name, 0.5) for name in names]
+            known = ", ".join(config.label_names)
+            for name in thresholds.keys() - set(config.label_names):
+                raise ValueError(f"thresholds name {name!r}, which is no label of this model: it has {known}.")
+            thresholds = [thresholds.get(name, 0.5) for name in config.label_names]
         rule = thresholds
         if not isinstance(rule, DecisionRule):
             rule = DecisionRule(0.5 if rule is None else rule, config.single_label)
@@ -131,30 +120,32 @@ class _LinearHeadsClassifier(SharedModel, PreTrainedModel):
         config.thresholds, config.single_label = None if thresholds is None else cuts, rule.single_label
         config.logit_temperature = float(rule.temperature * temperature)
 
-    def _logits_and_loss(self, inputs: dict[str, Tensor | None], labels: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    def _loss_and_logits(self, labels: Tensor | None, **inputs: Tensor | None) -> tuple[Tensor | None, Tensor]:
         given: dict[str, Any] = {name: value for name, value in inputs.items() if value is not None}
         features = represent(self.backbone(**given), given.get("attention_mask"), self.config.pooling)
         logits = self.heads(features.to(self.heads.weight.dtype)) / self.config.logit_temperature
-        if labels is None:
-            return logits, None
         if self.config.problem_type == "single_label_classification":
-            return logits, self.cross_entropy(logits, labels)
-        return logits, F.binary_cross_entropy_with_logits(logits, labels.to(logits.dtype))
+            return None if labels is None else self.cross_entropy(logits, labels), logits
+        loss = None if labels is None else F.binary_cross_entropy_with_logits(logits, labels.to(logits.dtype))
+        return loss, logits if self.training else logits.clamp(-LARGEST_LOGIT, LARGEST_LOGIT)
 
 
 class MLCLForSequenceClassification(_LinearHeadsClassifier):
     """Classifies texts.
 
-    It runs in ``pipeline("text-classification", top_k=None)``, which gives the probability of every label, and in
-    ``pipeline("multilabel-text-classification")``, which gives the labels that reach their thresholds.
+    ``pipeline("text-classification", top_k=None)`` gives the probability of every label, and
+    ``pipeline("multilabel-text-classification")`` the labels that reach their thresholds.
 
     Examples:
         >>> from transformers import BertConfig
         >>> backbone = BertConfig(vocab_size=50, hidden_size=16, num_hidden_layers=1, num_attention_heads=2)
-        >>> encoder = MLCLModel(MLCLConfig(backbone_config=backbone, num_labels=3))
-        >>> model = MLCLForSequenceClassification.from_encoder(encoder, torch.zeros(3, 3, 16), torch.zeros(3, 3))
-        >>> model(input_ids=torch.tensor([[1, 2, 3]])).logits.sigmoid()
-        tensor([[0.5000, 0.5000, 0.5000]], grad_fn=<SigmoidBackward0>)
+        >>> encoder = MLCLModel(MLCLConfig(backbone_config=backbone, id2label={0: "sport", 1: "music"}))
+        >>> model = MLCLForSequenceClassification.from_encoder(encoder, torch.zeros(3, 2, 16), torch.zeros(3, 2))
+        >>> model(input_ids=torch.tensor([[1, 2, 3]])).logits.sigmoid().tolist()
+        [[0.5, 0.5]]
+        >>> model.calibrate({"music": 0.2}, temperature=2.0)  # 0.2 is a logit of -1.386; 1 / 3 is half of it
+        >>> [round(value, 4) for value in model.config.thresholds]
+        [0.5, 0.3333]
     """
 
     def forward(
@@ -166,27 +157,23 @@ class MLCLForSequenceClassification(_LinearHeadsClassifier):
         inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
     ) -> SequenceClassifierOutput:
-        """Logits of every label, and their loss where labels are given.
+        """Logits, and their loss: binary cross-entropy with multi-hot labels.
 
-        It is binary cross-entropy with multi-hot labels; with ``problem_type="single_label_classification"`` in the
-        configuration, cross-entropy with class ids (batch,) or one-hot rows.
+        With the problem type ``single_label_classification`` it is cross-entropy with class ids or one-hot rows.
         """
-        inputs = {
-            "input_ids": input_ids,
-            "attention_mask": attention_mask,
-            "token_type_ids": token_type_ids,
-            "position_ids": position_ids,
-            "inputs_embeds": inputs_embeds,
-        }
-        logits, loss = self._logits_and_loss(inputs, labels)
+        loss, logits = self._loss_and_logits(
+            labels,
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            token_type_ids=token_type_ids,
+            position_ids=position_ids,
+            inputs_embeds=inputs_embeds,
+        )
         return SequenceClassifierOutput(loss=loss, logits=logits)
 
 
 class MLCLForImageClassification(_LinearHeadsClassifier):
-    """Classifies images.
-
-    It runs in ``pipeline("image-classification", top_k=number of labels)``, which gives the probability of every label,
-    and in ``pipeline("multilabel-image-classification")``, which gives the labels that reach their thresholds.
+    """Classifies images, in the pipelines ``image-classification`` and ``multilabel-image-classification``.
 
     Examples:
         >>> encoder = MLCLModel.from_backbone("resnet10t", ["cat", "dog"], pretrained=False)
@@ -196,12 +183,8 @@ class MLCLForImageClassification(_LinearHeadsClassifier):
     """
 
     def forward(self, pixel_values: Tensor | None = None, labels: Tensor | None = None) -> ImageClassifierOutput:
-        """Logits of every label, and their loss where labels are given.
-
-        It is binary cross-entropy with multi-hot labels; with ``problem_type="single_label_classification"`` in the
-        configuration, cross-entropy with class ids (batch,) or one-hot rows.
-        """
-        logits, loss = self._logits_and_loss({"pixel_values": pixel_values}, labels)
+        """Logits, and their loss as of texts."""
+        loss, logits = self._loss_and_logits(labels, pixel_values=pixel_values)
         return ImageClassifierOutput(loss=loss, logits=logits)
 
 

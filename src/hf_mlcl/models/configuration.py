@@ -134,6 +134,8 @@ class MLCLConfig(PreTrainedConfig):
 
     def validate_decision_rule(self) -> None:
         """Thresholds, single label and temperature make a rule; called whenever a configuration is made or saved."""
+        if not isinstance(self.thresholds, list | tuple | None):
+            raise ValueError(f"thresholds must be a list of one number per label, or None; got {self.thresholds!r}.")
         DecisionRule.of(self)
 
 

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from hf_mlcl.evaluation.label_names import name_priors, readable
+from hf_mlcl.evaluation.best import name_priors, readable
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,7 @@ def test_a_plugin_shows_among_the_losses(hf_mlcl, tmp_path):
         "    '''Mine.'''\n\n    def forward(self, logits, labels):\n        return logits.sum()\n"
     )
     assert "cli-test-loss" not in list_losses()
-    assert "cli-test-loss" in hf_mlcl("losses", "--plugin", tmp_path / "mine.py").stdout
+    assert "cli-test-loss" in hf_mlcl("losses", "--plugins", tmp_path / "mine.py").stdout
 
 
 def test_corpora_are_listed_with_how_to_get_them(hf_mlcl):
@@ -148,7 +148,7 @@ def test_wrong_arguments_end_with_code_2(hf_mlcl, arguments):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--learning_rat", "1"], "There is no argument --learning_rat. Nearest: --learning_rate"),
+        (["--learning_rat", "1"], "There is no argument '--learning_rat'. Known, nearest first: --learning_rate"),
         (["--learning_rate", "fast"], "argument --learning_rate"),
     ],
 )
@@ -172,6 +172,21 @@ def test_what_fails_ends_with_code_1_and_says_why(hf_mlcl, arguments, message, t
     result = hf_mlcl(*arguments, code=1)
     assert message in result.stderr
     assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("command", [["train"], ["evaluate"], ["predict"], ["study", "run"], ["demo"], ["doctor"]])
+def test_options_are_shown_as_hfs_own_and_taken_in_both_spellings(hf_mlcl, command):
+    shown = hf_mlcl(*command, "--help").stdout
+    assert re.search(r"--\w+_\w+", shown)
+    assert not re.search(r"--[a-z]+-[a-z]", shown)
+
+
+def test_dashes_are_taken_for_underscores(hf_mlcl, tmp_path, monkeypatch):
+    monkeypatch.setattr("hf_mlcl.data.download.hub_is_reachable", lambda: False)
+    for spelled in ("--data-dir", "--data_dir"):
+        hf_mlcl("doctor", spelled, tmp_path)
+    for spelled in ("--max-steps", "--max_steps"):
+        assert "'many'" in hf_mlcl("train", "toy_text", spelled, "many", code=2).stderr
 
 
 def test_the_version_is_told(hf_mlcl):
@@ -200,7 +215,7 @@ def test_training_saves_a_classifier_with_the_names_of_the_labels(trained):
 
 
 def test_training_prints_nothing_but_json_when_asked_to(hf_mlcl, reviews, tmp_path):
-    result = hf_mlcl("train", reviews, "--output-dir", tmp_path / "run", "--loss", "zlpr", "--json", *QUICK)
+    result = hf_mlcl("train", reviews, "--output_dir", tmp_path / "run", "--loss", "zlpr", "--json", *QUICK)
     assert in_json(result)["folder"] == str(tmp_path / "run")
     assert "test_macro_f1" in in_json(result)["metrics"]
 
@@ -215,7 +230,7 @@ def test_images_of_ones_own_are_trained_and_predicted(hf_mlcl, tmp_path):
         row["image"].save(pictures / f"{number}.png")
         lines.append(f"{number}.png,{'|'.join(names[i] for i in row['labels'])}")
     (pictures / "metadata.csv").write_text("\n".join(lines))
-    hf_mlcl("train", pictures, "--output-dir", tmp_path / "run", "--image_size", "32", *QUICK)
+    hf_mlcl("train", pictures, "--output_dir", tmp_path / "run", "--image_size", "32", *QUICK)
     found = in_json(hf_mlcl("predict", pictures, "--model", tmp_path / "run", "--json", "--scores"))
     assert len(found) == 40
     assert all(len(one["labels"]) == len(Predictor(tmp_path / "run").label_names) for one in found)
@@ -352,8 +367,8 @@ def test_a_test_split_that_the_data_bring_is_scored(hf_mlcl, trained, reviews, t
 def test_data_are_read_with_the_columns_of_the_training(hf_mlcl, reviews, tmp_path):
     table = pd.read_csv(reviews).rename(columns={"text": "title", "tags": "rubric"}).assign(text="always the same")
     table.to_csv(tmp_path / "data.csv", index=False)
-    columns = ("--text-column", "title", "--label-columns", "rubric")
-    hf_mlcl("train", tmp_path / "data.csv", "--output-dir", tmp_path / "run", *columns, *QUICK)
+    columns = ("--text_column", "title", "--label_columns", "rubric")
+    hf_mlcl("train", tmp_path / "data.csv", "--output_dir", tmp_path / "run", *columns, *QUICK)
     split, _, said = scored(hf_mlcl, tmp_path / "data.csv", tmp_path / "run")
     assert (split, said) == ("test", "")
 
@@ -432,7 +447,7 @@ def test_whoever_is_not_logged_in_is_told_so(hf_mlcl, trained, tmp_path, monkeyp
 
 def test_a_training_that_could_not_be_pushed_is_not_begun(hf_mlcl, reviews, tmp_path, monkeypatch):
     monkeypatch.setattr("hf_mlcl.data.download.hub_is_reachable", lambda: False)
-    arguments = ("--output-dir", tmp_path / "run", "--push_to_hub", *QUICK)
+    arguments = ("--output_dir", tmp_path / "run", "--push_to_hub", *QUICK)
     assert "The Hub cannot be reached" in hf_mlcl("train", reviews, *arguments, code=1).stderr
     assert not (tmp_path / "run").exists()
 
@@ -446,7 +461,7 @@ def test_a_push_that_fails_after_the_training_loses_nothing_and_says_how_to_repe
     monkeypatch.setattr("hf_mlcl.experiments.running.push_folder", fail)
     folder = tmp_path / "run"
     with HubServer() as server, server.here(tmp_path / "cache"):
-        result = hf_mlcl("train", reviews, "--output-dir", folder, "--push_to_hub", *QUICK, code=1)
+        result = hf_mlcl("train", reviews, "--output_dir", folder, "--push_to_hub", *QUICK, code=1)
     assert "macro_f1" in result.stdout
     assert f"Saved in {folder}" in result.stderr
     encoder = f"hf-mlcl push {folder / 'backbone'} run"
@@ -485,7 +500,7 @@ from hf_mlcl.cli import main
 def broken(*_):
     raise BrokenPipeError(32, "Broken pipe of a worker")
 
-doctor.run = broken
+doctor._versions = broken
 main()
 """
 

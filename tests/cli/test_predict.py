@@ -67,7 +67,7 @@ class Watched:
 def test_what_is_printed_comes_batch_by_batch(options, model, monkeypatch, capsys):
     rows = Watched(200, lambda: capsys.readouterr().out)
     monkeypatch.setattr(predict, "expand", lambda *_: rows)
-    predict.run(["-"], str(model), None, None, False, None, bool(options))
+    predict.predict(["-"], str(model), as_json=bool(options))
     assert "a red cat 150" in rows.seen
     if options:
         assert len(json.loads(rows.seen + capsys.readouterr().out)) == 200
@@ -78,7 +78,7 @@ def test_a_file_grows_beside_its_name_and_gets_it_once_it_is_whole(as_json, mode
     look = lambda: {path.name: path.read_text() for path in tmp_path.iterdir()}  # noqa: E731
     rows = Watched(200, look)
     monkeypatch.setattr(predict, "expand", lambda *_: rows)
-    predict.run(["-"], str(model), None, None, False, str(tmp_path / "out"), as_json)
+    predict.predict(["-"], str(model), output=str(tmp_path / "out"), as_json=as_json)
     [(draft, text)] = rows.seen.items()
     assert draft.endswith(".part")
     assert "a red cat 150" in text
@@ -93,7 +93,7 @@ def test_a_file_does_not_appear_where_prediction_breaks_off(model, monkeypatch, 
     (tmp_path / "out.csv").write_text("of before")
     monkeypatch.setattr(predict, "expand", lambda *_: rows())
     with pytest.raises(OSError, match="the disk is gone"):
-        predict.run(["-"], str(model), None, None, False, str(tmp_path / "out.csv"), False)
+        predict.predict(["-"], str(model), output=str(tmp_path / "out.csv"))
     assert [path.name for path in tmp_path.iterdir()] == ["out.csv"]
     assert (tmp_path / "out.csv").read_text() == "of before"
 

@@ -16,7 +16,7 @@ LABELS = ["01", "1", "1.10", "1.1", "NA", "TRUE"]
 def test_labels_are_called_as_they_are_written_from_the_file_to_the_prediction(hf_mlcl, tmp_path):
     rows = [f'text number {i} about {LABELS[i % 6]},"{LABELS[i % 6]}|{LABELS[(i + 1) % 6]}"' for i in range(90)]
     (tmp_path / "data.csv").write_text("\n".join(["text,labels", *rows, "nothing at all,"]))
-    hf_mlcl("train", tmp_path / "data.csv", "--output-dir", tmp_path / "run", *QUICK)
+    hf_mlcl("train", tmp_path / "data.csv", "--output_dir", tmp_path / "run", *QUICK)
     result = hf_mlcl("predict", "text number 7", "--model", tmp_path / "run", "--scores", "--json")
     assert sorted(hit["label"] for hit in json.loads(result.stdout)[0]["labels"]) == sorted(LABELS)
 
@@ -51,7 +51,7 @@ def test_a_strict_training_stops_at_an_image_that_cannot_be_used(hf_mlcl, photos
 
 def test_a_training_goes_on_without_an_image_that_cannot_be_used(hf_mlcl, photos, tmp_path):
     with pytest.warns(errors.CorpusWarning, match=r"bad\.png"):
-        done = hf_mlcl("train", photos, "--output-dir", tmp_path / "run", "--json", "--loss", "bce", *QUICK)
+        done = hf_mlcl("train", photos, "--output_dir", tmp_path / "run", "--json", "--loss", "bce", *QUICK)
     assert "metrics" in json.loads(done.stdout)
 
 
@@ -63,7 +63,7 @@ def test_a_strict_training_is_strict_with_a_corpus_too(hf_mlcl, tmp_path, monkey
         raise errors.CorpusFileError("a bad image")
 
     monkeypatch.setattr("hf_mlcl.experiments.inputs.load_corpus", load)
-    assert "a bad image" in hf_mlcl("train", "toy_text", "--strict", "--output-dir", tmp_path, *QUICK, code=1).stderr
+    assert "a bad image" in hf_mlcl("train", "toy_text", "--strict", "--output_dir", tmp_path, *QUICK, code=1).stderr
     assert asked == [True]
 
 

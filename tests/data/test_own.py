@@ -360,12 +360,12 @@ WRONG = {
     "unknown column": (
         "text,tags\nx,a\n",
         {"label_columns": ["topic"]},
-        r"label_columns \(--label-columns\) names 'topic', but the columns",
+        r"label_columns \(--label_columns\) names 'topic', but the columns",
     ),
     "unknown text": (
         "text,tags\nx,a\n",
         {"text_column": "body"},
-        r"text_column \(--text-column\) names 'body', but the columns are text",
+        r"text_column \(--text_column\) names 'body', but the columns are text",
     ),
     "one label": ("text,tags\n" + "x,a\n" * 12, {}, "Column 'tags' holds 1 different labels \\(a\\)"),
     "not a flag": ("text,a,b\nx,0,1\ny,2,1\n", {"label_columns": ["a", "b"]}, "Column 'a' holds '2' in row 2 of train"),
@@ -382,7 +382,7 @@ WRONG = {
     "wrong flags in all": (
         "text,plot,music\n" + "x,0,1\n" * 9 + "x,?,?\n",
         {},
-        r"Column 'plot' is 0/1 but for row 10 of train: '\?'.*label_columns \(--label-columns\)",
+        r"Column 'plot' is 0/1 but for row 10 of train: '\?'.*label_columns \(--label_columns\)",
     ),
     "rare labels": (
         "text,tags\n" + "".join(f"x,a{i}|b{i}\n" for i in range(80)),

@@ -11,7 +11,7 @@ import typer.main
 from typer.core import TyperGroup
 
 from hf_mlcl.cli.app import app
-from hf_mlcl.experiments.argument_types import known_arguments
+from hf_mlcl.experiments.settings_file import known_arguments
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

@@ -203,4 +203,4 @@ def test_a_dry_run_of_wrong_arguments_ends_as_the_run_would(monkeypatch, capsys)
     with pytest.raises(SystemExit) as ended:
         runpy.run_path(str(RECIPE_FOLDER / "aapd_reg.py"), run_name="__main__")
     assert ended.value.code == 2
-    assert "There is no argument --learning_rat" in capsys.readouterr().err
+    assert "There is no argument '--learning_rat'" in capsys.readouterr().err

@@ -24,7 +24,7 @@ from copies import Copy
 from hf_mlcl import ContrastiveMultiLabelTrainer, MLCLModel, load_corpus
 from hf_mlcl.data import TextCollator, clean_text, tokenize, with_cleaning, word_tokenizer
 from hf_mlcl.evaluation import LinearEvaluationConfig
-from hf_mlcl.experiments import ExperimentResult, build_experiment, evaluating, run_experiment, study_recipe
+from hf_mlcl.experiments import ExperimentResult, build_experiment, run_experiment, study_recipe
 from hf_mlcl.experiments.prediction import Predictor, newest_classifier
 from hf_mlcl.metrics import compute_metrics, decision_metrics
 from hub.hub_server import USER, HubServer
@@ -174,7 +174,15 @@ def test_a_joined_loss_is_judged_linearly_and_its_own_logits_are_reported_beside
 
 
 def test_small_logits_are_not_taken_for_probabilities(tmp_path, monkeypatch):
-    monkeypatch.setattr(evaluating, "_logits", lambda features, *_: np.full((len(features), 28), 0.2, dtype=np.float32))
+    train = ContrastiveMultiLabelTrainer.train
+
+    def with_small_logits(self, *args, **kwargs):
+        outcome = train(self, *args, **kwargs)
+        torch.nn.init.zeros_(self.model.classifier.weight)
+        torch.nn.init.constant_(self.model.classifier.bias, 0.2)
+        return outcome
+
+    monkeypatch.setattr(ContrastiveMultiLabelTrainer, "train", with_small_logits)
     result = run(tmp_path / "small", loss="zlpr", max_steps=1)
     _, truth = texts_and_truth("test", 48)
     assert result.metrics["test_hamming_loss"] == pytest.approx(1 - truth.mean())  # sigmoid(0.2) is above a half

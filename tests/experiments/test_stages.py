@@ -7,10 +7,12 @@ from sklearn.metrics import average_precision_score
 
 from experiments.toy import build
 from hf_mlcl import ContrastiveMultiLabelTrainer, ContrastiveTrainingArguments, MLCLModel
+from hf_mlcl.evaluation import LinearEvaluationConfig
 from hf_mlcl.experiments.prediction import Predictor
 from hf_mlcl.experiments.running import run_experiment
 from hf_mlcl.experiments.stages import Stages, ranking_score, step_seconds
 from hf_mlcl.experiments.verdict import side_by_side
+from hf_mlcl.metrics import DecisionRule
 from training.tiny import image_model, image_rows
 
 
@@ -55,7 +57,8 @@ def test_what_remains_is_never_below_the_frozen_encoder_on_validation(tmp_path, 
     assert best.score == max(score for _, score in stages.history)
     assert [stage.score for stage in better] == sorted(stage.score for stage in better)
     validation = trained.features_and_labels(rows(60, seed=1))
-    np.testing.assert_allclose(best.probabilities(validation[0]), best.validation_probabilities, atol=1e-5)
+    found = best.result
+    np.testing.assert_allclose(found.predict_proba(validation[0]), found.validation_probabilities, atol=1e-5)
     if best.step == 0:
         torch.testing.assert_close(trained.model.backbone.state_dict(), before)
 
@@ -75,8 +78,8 @@ def test_classifier_and_prototypes_start_at_stage_0(tmp_path):
     names = torch.eye(4, 12)
     stages = Stages(trained, rows(80), rows(60, seed=1), priors=lambda: {"{}": names})
     stage = stages.begin("names")
-    torch.testing.assert_close(trained.model.classifier.weight.data, stage.heads.weight)
-    torch.testing.assert_close(trained.model.classifier.bias.data, stage.heads.bias)
+    torch.testing.assert_close(trained.model.classifier.weight.data, stage.result.best.weight)
+    torch.testing.assert_close(trained.model.classifier.bias.data, stage.result.best.bias)
     with torch.no_grad():
         torch.testing.assert_close(trained.model.prototypes.weight.data, trained.model.projection(names))
 
@@ -84,8 +87,9 @@ def test_classifier_and_prototypes_start_at_stage_0(tmp_path):
 def test_thresholds_of_stage_0_come_from_training_rows_as_well(tmp_path):
     """With two validation rows nothing could be cross-fitted: the 80 training rows, scored unseen, can."""
     stages = Stages(trainer(tmp_path), rows(80), rows(2, seed=1))
-    assert stages.begin().thresholds.scores.keys() == {"half", "global", "label"}
-    assert Stages(trainer(tmp_path), rows(80), rows(20, seed=1), objective=None).begin().thresholds is None
+    assert stages.begin().result.tuned.scores.keys() == {"half", "global", "label"}
+    at_half = LinearEvaluationConfig(protocol="best")
+    assert Stages(trainer(tmp_path), rows(80), rows(20, seed=1), at_half).begin().result.tuned is None
 
 
 def test_heads_of_a_look_at_some_rows_are_fitted_to_all_in_the_end(tmp_path):
@@ -117,8 +121,10 @@ def test_a_training_that_goes_on_knows_the_best_stage_before_the_interruption(tm
     again = Stages(trainer(tmp_path / "b"), rows(80), rows(60, seed=1))
     assert again.load(tmp_path / "best.pt")
     assert again.best.score == stages.best.score
-    assert again.best.thresholds == stages.best.thresholds
     torch.testing.assert_close(again._weights, stages._weights)
+    restored, before = again.restore_best().result, stages.best.result
+    np.testing.assert_allclose(restored.validation_probabilities, before.validation_probabilities, atol=1e-6)
+    assert restored.tuned == before.tuned
     (tmp_path / "best.pt").write_bytes((tmp_path / "best.pt").read_bytes()[:1000])
     assert not Stages(trainer(tmp_path / "c"), rows(80), rows(60, seed=1)).load(tmp_path / "best.pt")
 
@@ -227,8 +233,29 @@ def test_a_time_and_a_number_of_epochs_are_one_too_many(tmp_path):
 def test_intervals_hold_their_score_also_with_labels_that_few_rows_carry():
     truth = np.eye(50, dtype=bool)[np.arange(200) % 50]
     perfect = np.where(truth, 0.9, 0.1).astype(np.float32)
-    table = side_by_side(truth, {"frozen": 1 - perfect, "trained": perfect}, {"frozen": 0.5, "trained": 0.5}, [4] * 50)
+    scores = {"frozen": 1 - perfect, "trained": perfect}
+    table = side_by_side(truth, scores, dict.fromkeys(scores, DecisionRule()), [4] * 50)
     for metrics in table.values():
         for value, low, high in metrics.values():
             assert low - 1e-9 <= value <= high + 1e-9
     assert table["trained"]["macro_f1"] == [1.0, 1.0, 1.0]
+
+
+def test_a_training_that_was_interrupted_ends_with_the_numbers_of_one_that_was_not(tmp_path, monkeypatch):
+    settings = {"protocol": "best", "thresholds": "macro_f1", "prototype_init": "names", "seed": 3}
+    whole = run_experiment(*build(tmp_path / "whole", **settings), quiet=True)
+    step, calls = ContrastiveMultiLabelTrainer.training_step, []
+
+    def fails_after_a_checkpoint(*args, **kwargs):
+        calls.append(1)
+        return step(*args, **kwargs) if len(calls) < 4 else 1 / 0
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ContrastiveMultiLabelTrainer, "training_step", fails_after_a_checkpoint)
+        with pytest.raises(ZeroDivisionError):
+            run_experiment(*build(tmp_path / "run", **settings), quiet=True)
+    resumed = run_experiment(*build(tmp_path / "run", **settings), quiet=True)
+    judged = {name for name in whole.metrics if "test_" in name or "validation_" in name}
+    assert {name: resumed.metrics[name] for name in judged} == pytest.approx(
+        {name: whole.metrics[name] for name in judged}, abs=1e-6
+    )

@@ -109,7 +109,7 @@ class TestCodeOfABackbone:
         self.forget()
         with pytest.raises(ValueError, match=r"model type 'new-kind'.*trust_remote_code=True"):
             MLCLModel.from_pretrained(tmp_path / "encoder")
-        with pytest.raises(ValueError, match=r"needs Python code.*--trust-remote-code"):
+        with pytest.raises(ValueError, match=r"needs Python code.*--trust_remote_code"):
             Predictor(tmp_path / "classifier")
         assert not marker.exists()
         again = Encoder.from_pretrained(tmp_path / "encoder", trust_remote_code=True)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hf_mlcl import ContrastiveMultiLabelTrainer, ContrastiveTrainingArguments
-from hf_mlcl.experiments.yaml_file import parse_yaml
+from hf_mlcl.experiments.settings_file import parse_yaml
 from hf_mlcl.metrics import multilabel_metrics
 from hf_mlcl.study import StudyError, load_outline, load_study
 from hf_mlcl.study.execution import LAUNCHER_VARIABLES

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from hf_mlcl.experiments.decisions import save_decisions
+from hf_mlcl.experiments.results import save_decisions
 from hf_mlcl.study import publishing
 from hf_mlcl.study.figures import FIGURES, Drawing
 from hf_mlcl.study.publishing import publish

@@ -22,7 +22,7 @@ from hf_mlcl import ContrastiveMultiLabelTrainer, ContrastiveTrainingArguments, 
 from hf_mlcl.data import ImageCollator, TextCollator, image_transform, tokenize, word_tokenizer
 from hf_mlcl.evaluation import LinearEvaluationConfig
 from hf_mlcl.models import MLCLForSequenceClassification
-from hf_mlcl.training import trainer as trainer_module
+from hf_mlcl.training import evaluation as evaluation_module
 from training import linear_evaluation_worker
 
 NAMES = ["red", "green", "blue"]
@@ -166,9 +166,9 @@ class TestAugmentedPasses:
     def seen(trainer, monkeypatch):
         """The features that the heads are given."""
         given = []
-        original = trainer_module.linear_evaluate
+        original = evaluation_module.linear_evaluate
         monkeypatch.setattr(
-            trainer_module, "linear_evaluate", lambda *args, **kw: given.append(args) or original(*args, **kw)
+            evaluation_module, "linear_evaluate", lambda *args, **kw: given.append(args) or original(*args, **kw)
         )
         return given
 

@@ -4,54 +4,48 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
-from hf_mlcl.cli.libraries import quiet_libraries
-from hf_mlcl.cli.output import print_json, print_table, say
+from hf_mlcl.cli.options import AsJson, LabelColumns, LabelDelimiter, Model, TextColumn, TrustRemoteCode, names
+from hf_mlcl.cli.output import print_json, print_table, quiet_libraries, say
 from hf_mlcl.cli.predict import chosen_model
 
 SPLITS = ("train", "validation", "test")
-SIZES = ("full", "small")
 
 
-def run(
-    data: str,
-    model: str | None,
-    split: str | None,
-    data_dir: str | None,
-    size: str | None,
-    columns: Mapping[str, Any],
-    max_samples: int | None,
-    per_label: bool,
-    as_json: bool,
-    trust_remote_code: bool = False,
+def evaluate(
+    data: Annotated[str, typer.Argument(help="As for `train`: file, folder, Hub dataset, or a corpus by name.")],
+    model: Model = None,
+    split: Annotated[
+        str | None, typer.Option(help="train, validation, test, or all; what the classifier has not seen if not set.")
+    ] = None,
+    data_dir: Annotated[str | None, typer.Option(help="Folder with the official files of a corpus.")] = None,
+    text_column: TextColumn = None,
+    label_columns: LabelColumns = None,
+    label_delimiter: LabelDelimiter = None,
+    size: Annotated[
+        str | None,
+        typer.Option(help="full or small version of a corpus; that which the classifier learned from if not set."),
+    ] = None,
+    max_samples: Annotated[int | None, typer.Option(help="Rows to keep, drawn with a fixed seed.")] = None,
+    per_label: Annotated[bool, typer.Option(help="Show every label.")] = False,
+    trust_remote_code: TrustRemoteCode = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Score a classifier and print the metrics.
+    """Score a trained classifier on labelled data.
 
-    Args:
-        data: Where the data are, or a corpus's name.
-        model: The classifier; the newest one if not given.
-        split: Which rows; those that the classifier has not seen if not given.
-        data_dir: Of a corpus.
-        size: Of a corpus; that which the classifier learned from if not given.
-        columns: How to read data of one's own; as in training where they are None.
-        max_samples: Rows to keep.
-        per_label: Whether to show every label.
-        as_json: For programs.
-        trust_remote_code: Whether to run Python files that come with the model.
+    Of the data that it was trained on, the test rows are scored: those that training held out. Of other data it is
+    their test split, or every row where they have none; --split all always takes every row.
     """
-    from hf_mlcl.data import encode_labels, list_corpora
-    from hf_mlcl.experiments.inputs import sample_rows
+    from hf_mlcl.data import list_corpora
     from hf_mlcl.experiments.prediction import Predictor
-    from hf_mlcl.metrics import compute_single_label_metrics, f1, multilabel_metrics
+    from hf_mlcl.metrics import f1, rule_metrics
 
-    if split not in (None, *SPLITS, "all"):
-        raise typer.BadParameter(f"--split must be train, validation, test or all; got {split!r}.")
-    if size not in (None, *SIZES):
-        raise typer.BadParameter(f"--size must be full or small; got {size!r}.")
+    for name, value, known in (("split", split, (*SPLITS, "all")), ("size", size, ("full", "small"))):
+        if value not in (None, *known):
+            raise typer.BadParameter(f"--{name} must be one of {', '.join(known)}; got {value!r}.")
     quiet_libraries()
     classifier = chosen_model(model)
     if data in list_corpora():
@@ -60,47 +54,51 @@ def run(
     elif size is not None:
         raise typer.BadParameter(f"--size is for the corpora of `hf-mlcl corpora`, and {data!r} is none of them.")
     else:
+        columns = {
+            "text_column": text_column,
+            "label_columns": names(label_columns),
+            "label_delimiter": label_delimiter,
+        }
         split, chosen = _own_rows(data, split, columns, classifier)
     predictor = Predictor(classifier, trust_remote_code=trust_remote_code)
+    inputs, truth = _inputs_and_truth(predictor, chosen, max_samples)
+    probabilities = predictor.probabilities(inputs)
+    metrics = rule_metrics(truth, probabilities, predictor.rule)
+    counts, scores = truth.sum(axis=0).tolist(), f1(truth, predictor.rule.decide(probabilities)).tolist()
+    table = {"label": predictor.label_names, "rows": counts, "f1": scores}
+    each: Any = [dict(zip(table, one, strict=True)) for one in zip(*table.values(), strict=True)]
+    if as_json:
+        about = {"model": predictor.model, "split": split, "rows": len(inputs)}
+        print_json(about | {"metrics": metrics, "per_label": each})
+        return
+    decided = "" if set(predictor.rule.per_label(len(each))) == {0.5} else ", tuned thresholds"
+    title = f"{predictor.model} on {data} ({split}{decided})"
+    print_table(["rows", *metrics], [[len(inputs), *map(float, metrics.values())]], title)
+    if per_label:
+        print_table(["label", "rows", "F1"], [list(row.values()) for row in sorted(each, key=lambda one: -one["rows"])])
+
+
+def _inputs_and_truth(predictor: Any, chosen: list[Any], max_samples: int | None) -> tuple[list[Any], Any]:
+    """Texts or images, and multi-hot labels as the classifier knows them."""
+    from hf_mlcl.data import encode_labels
+    from hf_mlcl.experiments.inputs import sample_rows
+
     inputs: list[Any] = []
     named: list[list[str]] = []
     for rows in chosen:
         if predictor.kind not in rows.column_names:
             raise ValueError(f"The classifier takes {predictor.kind}s, but the data have {rows.column_names[0]}s.")
         kept = sample_rows(rows, max_samples)
-        names = kept.features["labels"].feature.names
+        known = kept.features["labels"].feature.names
         inputs += list(kept[predictor.kind])
-        named += [[names[number] for number in labels] for labels in kept["labels"]]
+        named += [[known[number] for number in labels] for labels in kept["labels"]]
     unknown = sorted({name for row in named for name in row} - set(predictor.label_names))
     if unknown:
         raise ValueError(
             f"The data have labels that the classifier does not know: {', '.join(unknown[:5])}. It knows "
             f"{', '.join(predictor.label_names[:10])}{', …' if len(predictor.label_names) > 10 else ''}."
         )
-    truth = encode_labels(named, predictor.label_names)
-    probabilities = predictor.probabilities(inputs)
-    decisions = predictor.rule.decide(probabilities)
-    if predictor.rule.single_label:
-        metrics = compute_single_label_metrics(SimpleNamespace(predictions=probabilities, label_ids=truth))
-    else:
-        metrics = multilabel_metrics(truth, probabilities, predictor.rule)
-    each: list[dict[str, Any]] = [
-        {"label": name, "rows": int(count), "f1": float(score)}
-        for name, count, score in zip(predictor.label_names, truth.sum(axis=0), f1(truth, decisions), strict=True)
-    ]
-    if as_json:
-        print_json(
-            {"model": predictor.model, "split": split, "rows": len(inputs), "metrics": metrics, "per_label": each}
-        )
-        return
-    decided = "" if set(predictor.rule.per_label(len(each))) == {0.5} else ", tuned thresholds"
-    print_table(
-        ["rows", *metrics],
-        [[len(inputs), *map(float, metrics.values())]],
-        title=f"{predictor.model} on {data} ({split}{decided})",
-    )
-    if per_label:
-        print_table(["label", "rows", "F1"], [list(row.values()) for row in sorted(each, key=lambda one: -one["rows"])])
+    return inputs, encode_labels(named, predictor.label_names)
 
 
 def _corpus_rows(corpus: str, split: str, data_dir: str | None, size: str | None, model: str) -> list[Any]:
@@ -130,12 +128,10 @@ def _own_rows(data: str, split: str | None, columns: Mapping[str, Any], model: s
     """
     from hf_mlcl.data.errors import CorpusFormatError
     from hf_mlcl.data.own import cut_missing_splits, data_fingerprint, read_own_data
-    from hf_mlcl.experiments.running import DATA_FINGERPRINT, DATA_SOURCE
+    from hf_mlcl.experiments.results import DATA_FINGERPRINT, DATA_SOURCE
 
     trained = _settings_of_training(model)
-    as_trained: dict[str, Any] = {
-        name: trained.get(name) if value is None else value for name, value in columns.items()
-    }
+    as_trained: Any = {name: trained.get(name) if value is None else value for name, value in columns.items()}
     # The rows that training held out belong to the data, where they are the same.
     same = trained.get(DATA_SOURCE) == str(Path(data).resolve())
     test_file = trained.get("test_file") if same else None
@@ -162,9 +158,8 @@ def _own_rows(data: str, split: str | None, columns: Mapping[str, Any], model: s
 
 def _settings_of_training(model: str) -> dict[str, Any]:
     """The settings of the experiment that a classifier came from, where its folder tells them."""
-    from hf_mlcl.experiments.decisions import METRICS_FILE
     from hf_mlcl.experiments.prediction import classifier_folder
-    from hf_mlcl.experiments.running import ExperimentResult
+    from hf_mlcl.experiments.results import METRICS_FILE, ExperimentResult
 
     folder = Path(classifier_folder(model)).parent
     if not (folder / METRICS_FILE).is_file():

@@ -3,47 +3,39 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
+import typer
+
+from hf_mlcl.cli.options import AsJson
 from hf_mlcl.cli.output import print_json, print_pairs, print_table
 
 
-def show_losses(name: str | None, plugins: Sequence[str], as_json: bool) -> None:
-    """All losses in a table, or one of them with everything there is to say.
-
-    Args:
-        name: The one, several joined with +, or None.
-        plugins: Files or modules that register further ones.
-        as_json: For programs.
-    """
-    from hf_mlcl.losses import list_losses
+def losses(
+    name: Annotated[str | None, typer.Argument(help="One loss, or several joined with +; all if left out.")] = None,
+    plugins: Annotated[list[str] | None, typer.Option(help="File or module with losses of yours.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the losses with their formulas; `hf-mlcl losses reg` explains one."""
+    from hf_mlcl.losses import list_losses, loss_names
 
     if plugins:
         from hf_mlcl.experiments.parsing import import_plugins
 
         import_plugins(plugins)
-    if name is not None:
-        from hf_mlcl.losses import loss_names
-
-        parts = [loss_facts(part) for part in loss_names(name)]
-        if as_json:
-            print_json(parts if len(parts) > 1 else parts[0])
-            return
-        for number, fact in enumerate(parts):
-            if number:
-                print()
-            print(f"{fact.pop('description')}\n")
-            print_pairs([(key, ", ".join(value) if isinstance(value, list) else value) for key, value in fact.items()])
-        return
-    facts = [loss_facts(known) for known in list_losses()]
-    facts.sort(key=lambda fact: fact["kind"])
+    facts = [loss_facts(part) for part in (loss_names(name) if name else list_losses())]
     if as_json:
-        print_json(facts)
-        return
-    rows = [[fact["name"], fact["kind"], fact["formula"], ", ".join(fact["hyperparameters"])] for fact in facts]
-    print_table(["name", "kind", "formula", "hyperparameters"], rows)
-    print("\nJoin a contrastive loss and one on logits with +, such as reg+zlpr. More on one: hf-mlcl losses reg")
+        print_json(facts[0] if name and len(facts) == 1 else sorted(facts, key=lambda fact: fact["kind"]))
+    elif name:
+        for number, fact in enumerate(facts):
+            print("\n" * (number > 0) + f"{fact.pop('description')}\n")
+            print_pairs([(key, ", ".join(value) if isinstance(value, list) else value) for key, value in fact.items()])
+    else:
+        shown = ("name", "kind", "formula")
+        facts.sort(key=lambda fact: fact["kind"])
+        rows = [[*(fact[key] for key in shown), ", ".join(fact["hyperparameters"])] for fact in facts]
+        print_table([*shown, "hyperparameters"], rows)
+        print("\nJoin a contrastive loss and one on logits with +, such as reg+zlpr. More on one: hf-mlcl losses reg")
 
 
 def loss_facts(name: str) -> dict[str, Any]:
@@ -56,24 +48,19 @@ def loss_facts(name: str) -> dict[str, Any]:
     from hf_mlcl.losses import hyperparameters, loss_class
 
     loss = loss_class(name)
-    return {
-        "name": name,
-        "kind": getattr(loss, "kind", ""),
-        "formula": getattr(loss, "formula", ""),
-        "hyperparameters": hyperparameters(name),
-        "citation": getattr(loss, "citation", ""),
-        "description": inspect.getdoc(loss) or "",
-    }
+    # A user's own loss may be any nn.Module: it need not say what it is.
+    facts = {"name": name, **{key: getattr(loss, key, "") for key in ("kind", "formula")}}
+    facts |= {"hyperparameters": hyperparameters(name), "citation": getattr(loss, "citation", "")}
+    return {**facts, "description": inspect.getdoc(loss) or ""}
 
 
-def show_corpora(name: str | None, as_json: bool) -> None:
-    """All corpora in a table, or one of them with everything there is to say.
-
-    Args:
-        name: The one, or None.
-        as_json: For programs.
-    """
+def corpora(
+    name: Annotated[str | None, typer.Argument(help="One corpus; all of them if left out.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the corpora and how to get them; `hf-mlcl corpora aapd` tells all about one."""
     from hf_mlcl.data.registry import corpus_facts, list_corpora
+    from hf_mlcl.recipes import RECIPES
 
     if name is not None:
         facts = corpus_facts(name)
@@ -83,32 +70,20 @@ def show_corpora(name: str | None, as_json: bool) -> None:
             "homepage": facts.homepage,
             "get it": how_to_get(name),
             "by hand": facts.manual or "not needed",
-            "recipe": f"accelerate launch recipes/{_recipe(name)}.py",
+            "recipe": f"accelerate launch recipes/{RECIPES[name]}.py",
             "citation": facts.citation,
         }
-        if as_json:
-            print_json({"name": name, **about})
-        else:
-            print_pairs(list(about.items()), title=name)
+        print_json({"name": name, **about}) if as_json else print_pairs(list(about.items()), title=name)
         return
     every = []
     for known in list_corpora():
         facts = corpus_facts(known)
-        sizes = facts.sizes
-        every.append(
-            {
-                "name": known,
-                "kind": facts.modality,
-                "rows": f"{sizes.train:,} / {sizes.validation:,} / {sizes.test:,}"
-                if sizes
-                else facts.study.sizes
-                if facts.study
-                else "",
-                "small": "yes" if facts.small_sizes else "",
-                "license": facts.license,
-                "how": how_to_get(known),
-            }
-        )
+        rows = facts.study.sizes if facts.study else ""
+        if facts.sizes:
+            rows = f"{facts.sizes.train:,} / {facts.sizes.validation:,} / {facts.sizes.test:,}"
+        small = "yes" if facts.small_sizes else ""
+        row = {"name": known, "kind": facts.modality, "rows": rows, "small": small, "license": facts.license}
+        every.append({**row, "how": how_to_get(known)})
     if as_json:
         print_json(every)
         return
@@ -129,9 +104,3 @@ def how_to_get(name: str) -> str:
     if facts.study is None:
         return "built in"
     return "downloads" if facts.download_all and facts.files else "by hand, with --data_dir"
-
-
-def _recipe(name: str) -> str:
-    from hf_mlcl.recipes import RECIPES
-
-    return RECIPES[name]

@@ -9,6 +9,16 @@ from typing import Any
 from hf_mlcl.files import strict_json
 
 
+def quiet_libraries() -> None:
+    """No bars and no notes of the libraries below: what is printed is the result. Training keeps its own bar."""
+    import datasets
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    datasets.disable_progress_bars()
+
+
 def print_json(content: Any) -> None:
     """Print anything as JSON, to be read by a program."""
     print(strict_json(content))
@@ -18,7 +28,7 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[Any]], title: s
     """Print a table: drawn where a person looks on, aligned plain text in a file or a pipe.
 
     Args:
-        headings: One a column.
+        headings: One per column.
         rows: Cells; numbers stand to the right.
         title: Stands above.
 
@@ -29,7 +39,7 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[Any]], title: s
         bce     0.4375
     """
     numeric = [all(isinstance(row[column], int | float) for row in rows) for column in range(len(headings))]
-    cells = [[_cell(value) for value in row] for row in rows]
+    cells = [[f"{value:.4f}" if isinstance(value, float) else str(value) for value in row] for row in rows]
     if sys.stdout.isatty():
         from rich.console import Console
         from rich.table import Table
@@ -47,11 +57,8 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[Any]], title: s
     lines = [list(headings), *cells]
     widths = [max(len(line[column]) for line in lines) for column in range(len(headings))]
     for line in lines:
-        placed = (
-            cell.rjust(width) if right else cell.ljust(width)
-            for cell, width, right in zip(line, widths, numeric, strict=True)
-        )
-        print("  ".join(placed).rstrip())
+        placed = zip(line, widths, numeric, strict=True)
+        print("  ".join(cell.rjust(width) if right else cell.ljust(width) for cell, width, right in placed).rstrip())
 
 
 def print_pairs(pairs: Sequence[tuple[str, str]], title: str = "") -> None:
@@ -66,7 +73,3 @@ def print_pairs(pairs: Sequence[tuple[str, str]], title: str = "") -> None:
 def say(message: str) -> None:
     """A word to the person, beside the output: it goes to stderr, so that pipes get results only."""
     print(message, file=sys.stderr, flush=True)
-
-
-def _cell(value: Any) -> str:
-    return f"{value:.4f}" if isinstance(value, float) else str(value)

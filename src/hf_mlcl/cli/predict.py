@@ -7,23 +7,21 @@ import itertools
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
-import numpy as np
 import typer
 
-from hf_mlcl.cli.libraries import quiet_libraries
-from hf_mlcl.cli.output import print_table, say
+from hf_mlcl.cli.options import AsJson, Model, TextColumn, TrustRemoteCode
+from hf_mlcl.cli.output import print_table, quiet_libraries, say
 from hf_mlcl.files import whole_file
 
 if TYPE_CHECKING:
-    from hf_mlcl.experiments.prediction import BrokenRow, Predictor
+    from hf_mlcl.experiments.prediction import Prediction, Predictor
 
 LONGEST = 60
 """Characters of a text that a table shows."""
-
 TOLD = 5
 """Rows that failed of which stderr tells the reason; the output has it for all."""
 
@@ -32,27 +30,30 @@ Found = dict[str, Any]
 Write = Callable[[list[Found]], None]
 
 
-def run(
-    inputs: Sequence[str],
-    model: str | None,
-    text_column: str | None,
-    threshold: float | None,
-    scores: bool,
-    output: str | None,
-    as_json: bool,
-    trust_remote_code: bool = False,
+def predict(
+    inputs: Annotated[
+        list[str],
+        typer.Argument(
+            help="Texts, images, files (.txt with one per line, .csv, .jsonl, .parquet), folders, or - for stdin."
+        ),
+    ],
+    model: Model = None,
+    text_column: TextColumn = None,
+    threshold: Annotated[float | None, typer.Option(help="Instead of the thresholds saved with the model.")] = None,
+    scores: Annotated[bool, typer.Option("--scores", help="Show the probability of every label.")] = False,
+    output: Annotated[
+        str | None,
+        typer.Option(help="Write a CSV file: input, labels, one column per label, error; with --json a JSON file."),
+    ] = None,
+    trust_remote_code: TrustRemoteCode = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Predict, and print or write what was found, a batch at a time.
+    """Predict the labels of texts or images.
 
-    Args:
-        inputs: Texts, files and folders.
-        model: The classifier; the newest one if not given.
-        text_column: Of tables among the files.
-        threshold: Instead of the saved ones.
-        scores: Whether to show every label's probability.
-        output: A file to write: CSV, or JSON with `as_json`.
-        as_json: For programs.
-        trust_remote_code: Whether to run Python files that come with the model.
+    `hf-mlcl predict "some text"` uses the classifier that was trained last; it says which.
+
+    Rows are predicted as they are read, so that any number of them takes the same memory. A row that cannot be
+    predicted stops no other: its line of the output says why, and the exit code is 1.
     """
     from hf_mlcl.experiments.prediction import Predictor
     from hf_mlcl.metrics import DecisionRule
@@ -68,27 +69,36 @@ def run(
     # Every argument is looked at before anything is predicted; what is in the files is read as it is needed.
     sources = [expand(one, predictor.kind, text_column) for one in inputs]
     batches = _found(predictor, itertools.chain.from_iterable(sources), scores)
-    first = next(batches, None)
-    if first is None:
+    begin = list(itertools.islice(batches, 2))
+    if not begin:
         raise ValueError(f"There is nothing to predict in {', '.join(inputs)}.")
-    second = next(batches, None)
-    following = itertools.chain([first], [] if second is None else [second], batches)
+    _write(itertools.chain(begin, batches), predictor, output, as_json, is_long=len(begin) > 1)
+
+
+def _write(
+    batches: Iterable[list[Found]], predictor: Predictor, output: str | None, as_json: bool, is_long: bool
+) -> None:
+    """Print or write what is found as it comes, and tell of rows that failed."""
     count = failed = 0
     with ExitStack() as open_files:
         file: TextIO = sys.stdout
         if output is not None:
             draft = open_files.enter_context(whole_file(output))
             file = open_files.enter_context(draft.open("w", newline="", encoding="utf-8"))
-        write: Write = open_files.enter_context(_writer(predictor, file, output, as_json, is_long=second is not None))
-        for batch in following:
+        if as_json:
+            write = open_files.enter_context(_as_json(file))
+        elif output is not None:
+            write = _as_csv(file, predictor.label_names)
+        else:
+            write = _as_lines(predictor.kind, is_long)
+        for batch in batches:
             write(batch)
             file.flush()
             for one in batch:
                 count += 1
-                if "error" in one:
-                    failed += 1
-                    if failed <= TOLD:
-                        say(f"hf-mlcl: row {count} has no prediction: {one['error']}")
+                failed += "error" in one
+                if "error" in one and failed <= TOLD:
+                    say(f"hf-mlcl: row {count} has no prediction: {one['error']}")
     if output is not None:
         say(f"{count - failed} predictions are in {output}")
     if failed:
@@ -111,10 +121,7 @@ def chosen_model(model: str | None) -> str:
     return str(newest)
 
 
-# Reading --------------------------------------------------------------------------------------------------------------
-
-
-def expand(given: str, kind: str, text_column: str | None = None) -> Iterable[str | BrokenRow]:
+def expand(given: str, kind: str, text_column: str | None = None) -> Iterable[str | Prediction]:
     """The texts or paths of images that an argument stands for; files are read while one goes through them.
 
     Args:
@@ -147,12 +154,12 @@ def expand(given: str, kind: str, text_column: str | None = None) -> Iterable[st
     is_table = (path.with_suffix("") if packed else path).suffix.lower() in READERS
     if is_file:
         if is_table:
-            return _cells(given, content_of(path, kind, text_column))
+            return _not_empty(f"row {{}} of {given}", content_of(path, kind, text_column))
         if kind == "image":
             return [given]
         if path.suffix.lower() in IMAGE_ENDINGS:
             raise ValueError(f"This classifier takes texts; {given} is an image.")
-        return _lines_of_file(path)
+        return _lines(str(path))
     if kind == "image":
         raise ValueError(f"{given!r} is not a file or a folder, but this classifier takes images.")
     if is_table or path.suffix.lower() in (*IMAGE_ENDINGS, ".txt"):
@@ -160,37 +167,32 @@ def expand(given: str, kind: str, text_column: str | None = None) -> Iterable[st
     return [given]
 
 
-def _lines_of_file(path: Path) -> Iterator[str | BrokenRow]:
-    with path.open("rb") as file:
-        yield from _lines(str(path), file)
+def _lines(source: str, lines: Iterable[bytes] | None = None) -> Iterator[str | Prediction]:
+    r"""A text per line of a file. Lines end with \n alone: what else Python would split at occurs within texts."""
+    from hf_mlcl.experiments.prediction import Prediction
+
+    def decoded(file: Iterable[bytes]) -> Iterator[str | Prediction]:
+        for number, line in enumerate(file, 1):
+            try:
+                yield line.decode("utf-8-sig" if number == 1 else "utf-8").removesuffix("\n").removesuffix("\r")
+            except UnicodeDecodeError as error:
+                reason = (
+                    f"line {number} of {source} is not UTF-8 (byte 0x{line[error.start]:02x}). Convert it first: "
+                    f"iconv -f LATIN1 -t UTF-8"
+                )
+                yield Prediction(line.decode("utf-8", errors="replace").rstrip("\r\n"), error=reason)
+
+    with ExitStack() as stack:
+        file = stack.enter_context(Path(source).open("rb")) if lines is None else lines
+        yield from _not_empty(f"line {{}} of {source}", decoded(file))
 
 
-def _lines(source: str, file: Iterable[bytes]) -> Iterator[str | BrokenRow]:
-    r"""A text per line. Lines end with \n alone: what else Python would split at occurs within texts."""
-    from hf_mlcl.experiments.prediction import BrokenRow
-
-    for number, line in enumerate(file, 1):
-        try:
-            text = line.decode("utf-8-sig" if number == 1 else "utf-8").removesuffix("\n").removesuffix("\r")
-        except UnicodeDecodeError as error:
-            shown = line.decode("utf-8", errors="replace").rstrip("\r\n")
-            reason = (
-                f"line {number} of {source} is not UTF-8 (byte 0x{line[error.start]:02x}). Convert it first: "
-                f"iconv -f LATIN1 -t UTF-8"
-            )
-            yield BrokenRow(shown, reason)
-            continue
-        yield text if text.strip() else BrokenRow(text, f"line {number} of {source} is empty")
-
-
-def _cells(source: str, rows: Iterable[str]) -> Iterator[str | BrokenRow]:
-    from hf_mlcl.experiments.prediction import BrokenRow
+def _not_empty(place: str, rows: Iterable[str | Prediction]) -> Iterator[str | Prediction]:
+    from hf_mlcl.experiments.prediction import Prediction
 
     for number, row in enumerate(rows, 1):
-        yield row if row.strip() else BrokenRow(row, f"row {number} of {source} is empty")
-
-
-# Predicting -----------------------------------------------------------------------------------------------------------
+        is_empty = isinstance(row, str) and not row.strip()
+        yield Prediction(row, error=f"{place.format(number)} is empty") if is_empty else row
 
 
 def _found(predictor: Predictor, rows: Iterable[Any], scores: bool) -> Iterator[list[Found]]:
@@ -205,44 +207,28 @@ def _found(predictor: Predictor, rows: Iterable[Any], scores: bool) -> Iterator[
             probabilities, decided = one.probabilities, predictor.rule.decide(one.probabilities[None])[0]
             labels = [
                 {"label": predictor.label_names[i], "score": round(float(probabilities[i]), 4)}
-                for i in np.argsort(-probabilities)
+                for i in (-probabilities).argsort()
                 if scores or decided[i]
             ]
             found.append({"input": shown, "labels": labels, "decided": decided, "probabilities": probabilities})
         yield found
 
 
-# Writing --------------------------------------------------------------------------------------------------------------
-
-
-def _writer(
-    predictor: Predictor, file: TextIO, output: str | None, as_json: bool, is_long: bool
-) -> AbstractContextManager[Write]:
-    if as_json:
-        return _as_json(file)
-    if output is not None:
-        return _as_csv(file, predictor.label_names)
-    return _as_lines(predictor.kind, is_long)
-
-
 @contextmanager
 def _as_json(file: TextIO) -> Iterator[Write]:
     """One array; it is closed once every row has been written, so that a program cannot take a part for the whole."""
-    separator = "["
+    separator = itertools.chain("[", itertools.repeat(","))
 
     def write(batch: list[Found]) -> None:
-        nonlocal separator
         for one in batch:
             shown = {name: one[name] for name in ("input", "labels", "error") if name in one}
-            file.write(f"{separator}\n{json.dumps(shown, ensure_ascii=False)}")
-            separator = ","
+            file.write(f"{next(separator)}\n{json.dumps(shown, ensure_ascii=False)}")
 
     yield write
     file.write("\n]\n")
 
 
-@contextmanager
-def _as_csv(file: TextIO, names: Sequence[str]) -> Iterator[Write]:
+def _as_csv(file: TextIO, names: Sequence[str]) -> Write:
     writer = csv.writer(file)
     writer.writerow(["input", "labels", *names, "error"])
 
@@ -254,32 +240,25 @@ def _as_csv(file: TextIO, names: Sequence[str]) -> Iterator[Write]:
             labels = "|".join(name for name, is_chosen in zip(names, one["decided"], strict=True) if is_chosen)
             writer.writerow([one["input"], labels, *(f"{value:.6f}" for value in one["probabilities"]), ""])
 
-    yield write
+    return write
 
 
-@contextmanager
-def _as_lines(kind: str, is_long: bool) -> Iterator[Write]:
+def _as_lines(kind: str, is_long: bool) -> Write:
     """A table of the rows of one batch; more of them as lines of a fixed width, since nobody waits for the last."""
+    if is_long:
+        print(f"{kind:<{LONGEST}}  labels")
 
     def write(batch: list[Found]) -> None:
-        cells = [[_short(one["input"]), _labels(one)] for one in batch]
+        cells = []
+        for one in batch:
+            flat = " ".join(one["input"].split())
+            labels = ", ".join(f"{hit['label']} {hit['score']:.2f}" for hit in one["labels"]) or "(none)"
+            shown = flat if len(flat) <= LONGEST else flat[: LONGEST - 1] + "…"
+            cells.append([shown, f"(failed: {one['error']})" if "error" in one else labels])
         if not is_long:
             print_table([kind, "labels"], cells)
             return
         for text, labels in cells:
             print(f"{text:<{LONGEST}}  {labels}")
 
-    if is_long:
-        print(f"{kind:<{LONGEST}}  labels")
-    yield write
-
-
-def _labels(one: Found) -> str:
-    if "error" in one:
-        return f"(failed: {one['error']})"
-    return ", ".join(f"{hit['label']} {hit['score']:.2f}" for hit in one["labels"]) or "(none)"
-
-
-def _short(text: str) -> str:
-    flat = " ".join(text.split())
-    return flat if len(flat) <= LONGEST else flat[: LONGEST - 1] + "…"
+    return write

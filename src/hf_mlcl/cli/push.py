@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import typer
+
+from hf_mlcl.cli.options import AsJson
 from hf_mlcl.cli.output import print_json, say
-from hf_mlcl.experiments.prediction import classifier_folder
 
 
-def run(folder: str, repo_id: str, public: bool, as_json: bool) -> None:
-    """Upload a folder and print the address of the commit.
-
-    Args:
-        folder: A model, or the output folder of an experiment, of which the classifier is meant.
-        repo_id: Where to.
-        public: Whether everybody may see it.
-        as_json: For programs.
-    """
-    from hf_mlcl.experiments.checking import check_push
+def push(
+    folder: Annotated[str, typer.Argument(help="A model's folder; of an experiment's folder, its classifier.")],
+    repo_id: Annotated[str, typer.Argument(help="owner/name on the Hub; made if it is not there.")],
+    public: Annotated[bool, typer.Option("--public", help="For everybody to see; private otherwise.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Upload a trained model to the Hub (log in with `hf auth login` before)."""
+    from hf_mlcl.experiments.parsing import check_push
+    from hf_mlcl.experiments.prediction import classifier_folder
     from hf_mlcl.hub.push import checked_files, push_folder
 
     chosen = classifier_folder(folder)

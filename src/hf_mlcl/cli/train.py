@@ -5,97 +5,155 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
-from hf_mlcl.cli.libraries import quiet_libraries
-from hf_mlcl.cli.output import print_json, print_pairs, print_table, say
+from hf_mlcl.cli.options import AsJson, LabelColumns, LabelDelimiter, TextColumn, further_settings, names
+from hf_mlcl.cli.output import print_json, print_pairs, quiet_libraries, say
 
+FULL_NAMES = {"epochs": "num_train_epochs", "batch_size": "global_batch_size"}
 SHOWN = (
-    "protocol",
-    "backbone",
-    "pooling",
-    "max_length",
-    "image_size",
-    "global_batch_size",
-    "num_train_epochs",
-    "minutes",
-    "learning_rate",
-    "head_learning_rate",
-    "prototype_init",
-    "thresholds",
+    *("loss", "protocol", "backbone", "pooling", "max_length", "image_size", "global_batch_size", "num_train_epochs"),
+    *("minutes", "learning_rate", "head_learning_rate", "prototype_init", "thresholds", "output_dir"),
 )
 
 
-def run(
-    data: str, settings: Mapping[str, Any], further: Sequence[str], check: bool, strict: bool, as_json: bool
+def train(
+    ctx: typer.Context,
+    data: Annotated[
+        str, typer.Argument(help="CSV, TSV, JSON, JSONL or Parquet file; folder; Hub dataset; or a corpus by name.")
+    ],
+    loss: Annotated[
+        str | None, typer.Option(help="A loss by name, or several joined with +; `reg` if not set.")
+    ] = None,
+    backbone: Annotated[
+        str | None,
+        typer.Option(help="Hub id, local folder, timm architecture, or 'small': learns from nothing, no download."),
+    ] = None,
+    text_column: TextColumn = None,
+    label_columns: LabelColumns = None,
+    label_delimiter: LabelDelimiter = None,
+    epochs: Annotated[float | None, typer.Option(help="Training epochs; from the size of the data if not set.")] = None,
+    minutes: Annotated[float | None, typer.Option(help="How long it may take; from the data if not set.")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Rows per step on all devices together.")] = None,
+    test_file: Annotated[str | None, typer.Option(help="File with test rows, if the data have none.")] = None,
+    output_dir: Annotated[str | None, typer.Option(help="Where to put everything.")] = None,
+    check: Annotated[bool, typer.Option("--check", help="Show what was recognised, and stop.")] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Stop at the first image that cannot be used, instead of leaving it out.")
+    ] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Read, show, train, and say what to do next.
+    """Train a classifier on your own data.
 
-    Args:
-        data: Where the data are, or a corpus's name.
-        settings: What the options said.
-        further: Arguments of the training, as they came.
-        check: Whether to stop once everything has been shown.
-        strict: Whether the first image that cannot be used is an error.
-        as_json: Whether to print the result as JSON.
+    Labels are recognised as columns of 0 and 1, a column of lists, or one column of names separated by | ; , tabs or
+    spaces. What was recognised is shown before training starts; --check stops there. Every image is decoded before:
+    a few that cannot be used are named and left out, many stop the training, --strict stops at the first.
+
+    Splits that are missing are cut off by iterative stratification, so that every label keeps its share. Epochs, batch
+    and learning rate follow from the size of the data.
+
+    The output folder holds encoder/, classifier/, backbone/ and metrics.json. After an interruption the same command
+    goes on; the best classifier so far is there at any time.
     """
-    from accelerate import PartialState
-
-    from hf_mlcl.data.registry import list_corpora
+    from hf_mlcl.experiments import build_experiment
     from hf_mlcl.experiments.inputs import load_data
-    from hf_mlcl.experiments.parsing import build_experiment, parse_settings
-    from hf_mlcl.experiments.recipe import study_recipe
-    from hf_mlcl.experiments.running import PushError, run_experiment
-    from hf_mlcl.experiments.summary import METRICS
 
-    try:
-        chosen = {**parse_settings(further), **settings}
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from error
-    if chosen.get("test_file") is not None:
-        chosen["test_file"] = str(Path(chosen["test_file"]).resolve())  # found again from anywhere
+    chosen = {**_chosen(ctx), "corpus": data}
     quiet_libraries()
     if not sys.stderr.isatty():
         chosen.setdefault("disable_tqdm", True)  # plain lines in a log
     shows = not as_json and os.environ.get("RANK", "0") == "0"  # of several processes, one speaks
-    splits = None
-    if data in list_corpora():
-        recipe = study_recipe(data)
-    else:
-        from hf_mlcl.data.errors import CorpusWarning
-        from hf_mlcl.data.own import read_own_data
-        from hf_mlcl.experiments.own import own_recipe
-
-        columns: dict[str, Any] = {
-            name: chosen.get(name) for name in ("text_column", "label_columns", "label_delimiter", "test_file")
-        }
-        with warnings.catch_warnings():
-            if not as_json:
-                warnings.simplefilter("ignore", CorpusWarning)  # it stands among the notes
-            own = read_own_data(data, strict=strict, **columns)
-        if shows:
-            print_pairs(own.describe(), title=data)
-        recipe, splits = own_recipe(own, data, chosen.get("backbone")), own.splits
+    recipe, splits = _recipe_and_data(data, chosen, strict, shows, as_json)
     try:
-        experiment, training = build_experiment(recipe, {**chosen, "corpus": data})
+        experiment, training = build_experiment(recipe, chosen)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
     if shows:
-        known = {**vars(training), **vars(experiment)}
-        shown = [(name, _number(known[name])) for name in SHOWN if _applies(name, splits, known)]
-        if splits is not None and "backbone" not in chosen:
-            shown = [(name, f"{value}{_download(splits)}" if name == "backbone" else value) for name, value in shown]
-        print_pairs([("loss", training.loss), *shown, ("output_dir", training.output_dir)], title="training")
+        _show({**vars(training), **vars(experiment)}, splits, announced="backbone" not in chosen)
+    if check and shows:
+        print(_plan(recipe, chosen, splits))
     if check:
-        if shows:
-            print(_plan(recipe, {**chosen, "corpus": data}, splits))
         return
     if strict and splits is None:
         splits = load_data(experiment, training, strict=True)
+    _run(experiment, training, splits, as_json)
+
+
+def _chosen(ctx: typer.Context) -> dict[str, Any]:
+    """What the user said, by the full names of settings."""
+    options = {name: value for name, value in ctx.params.items() if name not in ("data", "check", "strict", "as_json")}
+    options["label_columns"] = names(options["label_columns"])
+    chosen = further_settings(ctx.args)
+    chosen |= {FULL_NAMES.get(name, name): value for name, value in options.items() if value is not None}
+    if chosen.get("test_file") is not None:
+        chosen["test_file"] = str(Path(chosen["test_file"]).resolve())  # found again from anywhere
+    return chosen
+
+
+def _recipe_and_data(data: str, chosen: Mapping[str, Any], strict: bool, shows: bool, as_json: bool) -> tuple[Any, Any]:
+    """Settings that suit the data; and the data, where they are one's own, which are shown."""
+    from hf_mlcl.data.registry import list_corpora
+    from hf_mlcl.experiments import own_recipe, study_recipe
+
+    if data in list_corpora():
+        return study_recipe(data), None
+    from hf_mlcl.data.errors import CorpusWarning
+    from hf_mlcl.data.own import read_own_data
+
+    columns: Any = {name: chosen.get(name) for name in ("text_column", "label_columns", "label_delimiter", "test_file")}
+    with warnings.catch_warnings():
+        if not as_json:
+            warnings.simplefilter("ignore", CorpusWarning)  # it stands among the notes
+        own = read_own_data(data, strict=strict, **columns)
+    if shows:
+        print_pairs(own.describe(), title=data)
+    return own_recipe(own, data, chosen.get("backbone")), own.splits
+
+
+def _kind(splits: Any) -> Any:
+    return "image" if splits is not None and "image" in splits["train"].column_names else "text"
+
+
+def _show(known: dict[str, Any], splits: Any, announced: bool) -> None:
+    """The settings that matter; and how much is to be downloaded of a backbone that was chosen for the user."""
+    from huggingface_hub import try_to_load_from_cache
+
+    from hf_mlcl.experiments.recipe import default_backbone
+
+    if splits is not None and announced:
+        name, megabytes = default_backbone(_kind(splits))
+        here = any(isinstance(try_to_load_from_cache(name, file), str) for file in ("config.json", "model.safetensors"))
+        known["backbone"] += "" if here else f" ({megabytes} MB to download, once)"
+    known.pop("max_length" if _kind(splits) == "image" else "image_size")
+    shown = {name: known[name] for name in SHOWN if known.get(name) is not None}
+    print_pairs(
+        [(name, f"{value:g}" if isinstance(value, float) else str(value)) for name, value in shown.items()],
+        title="training",
+    )
+
+
+def _plan(recipe: Any, settings: Mapping[str, Any], splits: Any) -> str:
+    """Every setting with its origin, rows and steps."""
+    from hf_mlcl.data.facts import SplitSizes
+    from hf_mlcl.experiments.dry_run import dry_run
+
+    if splits is None:
+        return str(dry_run(recipe, settings))
+    rows = SplitSizes(*(len(splits[name]) for name in ("train", "validation", "test")))
+    return str(dry_run(recipe, settings, kind=_kind(splits), rows=rows))
+
+
+def _run(experiment: Any, training: Any, splits: Any, as_json: bool) -> None:
+    """Train, and say what came of it and what to do next."""
+    from accelerate import PartialState
+
+    from hf_mlcl.experiments import print_summary, run_experiment
+    from hf_mlcl.experiments.running import PushError
+
     failure = None
     try:
         result = run_experiment(experiment, training, splits, quiet=as_json)
@@ -107,38 +165,14 @@ def run(
     if as_json:
         print_json({"folder": str(result.folder), "metrics": result.metrics, "seconds": result.seconds})
     else:
-        names = [name for name in METRICS if f"test_{name}" in result.metrics]
-        kinds = {
-            "frozen encoder, test": "frozen_test",
-            "frozen encoder, test, own thresholds": "frozen_tuned_test",
-            "validation": "validation",
-            "test": "test",
-            "test, own thresholds": "tuned_test",
-        }
-        rows = [
-            [title, *(result.metrics.get(f"{prefix}_{name}", "") for name in names)]
-            for title, prefix in kinds.items()
-            if f"{prefix}_micro_f1" in result.metrics
-        ]
-        print_table(["", *names], rows, title=f"\n{training.loss} after {result.seconds['total']:.0f} s")
+        print_summary(result)
         _print_verdict(result.verdict)
-        example = '"some text"' if _is_text(result.folder) else "picture.jpg"
+        is_text = (result.folder / "classifier" / "tokenizer_config.json").is_file()
+        example = '"some text"' if is_text else "picture.jpg"
         say(f"Saved in {result.folder}. Use it: hf-mlcl predict --model {result.folder} {example}")
     if failure is not None:
         say(f"hf-mlcl: {failure}")
         raise typer.Exit(1) from failure
-
-
-def _plan(recipe: Any, chosen: Mapping[str, Any], splits: Any) -> str:
-    """Every setting with its origin, rows and steps."""
-    from hf_mlcl.data.facts import SplitSizes
-    from hf_mlcl.experiments.dry_run import dry_run
-
-    if splits is None:
-        return str(dry_run(recipe, chosen))
-    rows = SplitSizes(*(len(splits[name]) for name in ("train", "validation", "test")))
-    kind: Any = "image" if "image" in splits["train"].column_names else "text"
-    return str(dry_run(recipe, chosen, kind=kind, rows=rows))
 
 
 def _print_verdict(verdict: Mapping[str, Any]) -> None:
@@ -150,27 +184,3 @@ def _print_verdict(verdict: Mapping[str, Any]) -> None:
     if verdict:
         print_pairs(list(verdict["choices"].items()), title="\nchosen")
         print_pairs([(str(number), tip) for number, tip in enumerate(verdict["advice"], 1)], title="\nto try next")
-
-
-def _download(splits: Any) -> str:
-    """How much the backbone that was chosen for the user is, where it is to be downloaded."""
-    from huggingface_hub import try_to_load_from_cache
-
-    from hf_mlcl.experiments.own import default_backbone
-
-    name, megabytes = default_backbone("image" if "image" in splits["train"].column_names else "text")
-    here = any(isinstance(try_to_load_from_cache(name, file), str) for file in ("config.json", "model.safetensors"))
-    return "" if here else f" ({megabytes} MB to download, once)"
-
-
-def _applies(name: str, splits: Any, known: Mapping[str, Any]) -> bool:
-    images = splits is not None and "image" in splits["train"].column_names
-    return known.get(name) is not None and name != ("max_length" if images else "image_size")
-
-
-def _number(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _is_text(folder: Path) -> bool:
-    return (folder / "classifier" / "tokenizer_config.json").is_file()

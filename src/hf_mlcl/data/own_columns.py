@@ -46,8 +46,8 @@ class Labels(NamedTuple):
 
 
 def option(argument: str) -> str:
-    """What an argument is called in Python and on the command line: ``text_column (--text-column)``."""
-    return f"{argument} (--{argument.replace('_', '-')})"
+    """What an argument is called in Python and on the command line: ``text_column (--text_column)``."""
+    return f"{argument} (--{argument})"
 
 
 def _check_named(argument: str, named: Iterable[str], columns: Sequence[str]) -> None:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 OPTIMIZERS = ("adamw", "adam", "rmsprop", "sgd")
-PROTOCOLS = ("study", "best")
+PROTOCOLS = ("study", "best", "direct")
+THRESHOLDS = ("half", "macro_f1", "micro_f1")
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,11 @@ class LinearEvaluationConfig:
         momentum: Of SGD; the others ignore it.
         seed: Of the initialisations and of the order of rows.
         protocol: ``"study"`` trains a grid of heads as the study does, and each label chooses its grid point.
-            ``"best"`` fits one regularised logistic regression, to which of the other settings only `seed` matters.
+            ``"best"`` fits one regularised logistic regression (`hf_mlcl.evaluation.best`), to which of the settings
+            above only `seed` matters. ``"direct"`` scores the classifier that a loss on logits has trained.
+        thresholds: What the classifier decides by: ``"half"``, or thresholds tuned on validation for ``"macro_f1"`` or
+            ``"micro_f1"``, whose scores are then reported as ``tuned_test_...`` beside those of 0.5.
+        single_label: Whether every row has exactly one label: the largest score counts, and accuracy is reported.
 
     Examples:
         >>> LinearEvaluationConfig.for_corpus("coco2014").optimizer
@@ -40,10 +45,12 @@ class LinearEvaluationConfig:
     optimizer: Literal["adamw", "adam", "rmsprop", "sgd"] = "adamw"
     momentum: float = 0.9
     seed: int = 0
-    protocol: Literal["study", "best"] = "study"
+    protocol: Literal["study", "best", "direct"] = "study"
+    thresholds: Literal["half", "macro_f1", "micro_f1"] = "half"
+    single_label: bool = False
 
     def __post_init__(self) -> None:
-        for name, known in (("optimizer", OPTIMIZERS), ("protocol", PROTOCOLS)):
+        for name, known in (("optimizer", OPTIMIZERS), ("protocol", PROTOCOLS), ("thresholds", THRESHOLDS)):
             if getattr(self, name) not in known:
                 raise ValueError(f"`{name}` must be one of {', '.join(known)}, but is {getattr(self, name)!r}.")
         for name in ("heads", "epochs", "batch_size"):

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -26,11 +26,12 @@ from torch import Tensor
 from torch.nn import functional as F
 from tqdm.auto import tqdm
 
-from hf_mlcl.evaluation.best import fit_best_heads
+from hf_mlcl.evaluation.best import BestHeads, fit_best_heads
 from hf_mlcl.evaluation.config import LinearEvaluationConfig
 from hf_mlcl.evaluation.heads import GridHeads, GridScores, predict, score
 from hf_mlcl.evaluation.optimizer import BatchedOptimizer
-from hf_mlcl.metrics import multilabel_metrics
+from hf_mlcl.evaluation.thresholds import ThresholdChoice, choose_thresholds, tune_thresholds
+from hf_mlcl.metrics import DecisionRule, decision_metrics, rule_metrics
 from hf_mlcl.metrics._arrays import ArrayLike, as_features, as_multi_hot, as_tensor
 
 LOWEST_LOGIT = -25.0
@@ -71,6 +72,8 @@ class LinearEvaluationResult:
         config: The settings.
         test_labels: The same of the test split, where it was given; likewise `test_probabilities`.
         classifier: A model that predicts the same from texts or images, where a trainer made the evaluation.
+        best: How the heads of ``protocol="best"`` were chosen.
+        tuned: The thresholds that the classifier decides by, where they were tuned.
     """
 
     metrics: dict[str, float]
@@ -84,11 +87,25 @@ class LinearEvaluationResult:
     test_labels: npt.NDArray[np.bool_] | None = field(default=None, repr=False)
     test_probabilities: npt.NDArray[np.float32] | None = field(default=None, repr=False)
     classifier: Any = field(default=None, repr=False)
+    best: BestHeads | None = field(default=None, repr=False)
+    tuned: ThresholdChoice | None = field(default=None, repr=False)
 
-    def predict_proba(self, features: ArrayLike) -> npt.NDArray[np.float32]:
+    def predict_proba(self, features: ArrayLike, device: torch.device | str = "cpu") -> npt.NDArray[np.float32]:
         """Probabilities (rows, labels): the mean of the heads' sigmoids."""
         x = as_features(features, "features", size=self.weight.shape[-1])
-        return predict(GridHeads(self.weight.unsqueeze(0), self.bias.unsqueeze(0)), x)
+        return _probabilities(self.weight.to(device), self.bias.to(device), x, self.config)
+
+    def with_test(
+        self, features: ArrayLike, labels: ArrayLike, device: torch.device | str = "cpu"
+    ) -> LinearEvaluationResult:
+        """The same with the scores of test rows: ``test_...``, and ``tuned_test_...`` where thresholds were tuned."""
+        x, y = _split("test", features, labels, self.weight.shape[-1], self.weight.shape[1])
+        p = self.predict_proba(x, device)
+        metrics = self.metrics | _scores("test", y.numpy(), p, self.config.single_label)
+        if self.tuned is not None:
+            tuned = decision_metrics(y, self.tuned.rule.decide(p))
+            metrics |= {f"tuned_test_{name}": float(value) for name, value in tuned.items()}
+        return replace(self, metrics=metrics, test_labels=y.numpy(), test_probabilities=p)
 
 
 def linear_evaluate(
@@ -134,27 +151,30 @@ def linear_evaluate(
         (True, (300, 2))
     """
     config = config or LinearEvaluationConfig()
+    if config.protocol == "direct":
+        raise ValueError("protocol='direct' fits no heads: give `score_heads` those of a trained classifier.")
     device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     passes = _passes(train_features, "train_features")
     rows, size = passes[0].shape
     labels = _labels(train_labels, "train_labels", rows)
-    splits = {"validation": _split("validation", validation_features, validation_labels, size, labels.shape[1])}
+    validation = _split("validation", validation_features, validation_labels, size, labels.shape[1])
+    test = None
     if test_features is not None and test_labels is not None:
-        splits["test"] = _split("test", test_features, test_labels, size, labels.shape[1])
+        test = _split("test", test_features, test_labels, size, labels.shape[1])
     elif test_features is not None or test_labels is not None:
         raise ValueError("`test_features` and `test_labels` belong together: give both, or neither.")
-
     if priors and config.protocol == "study":
         raise ValueError("`priors` are for protocol='best'; the study's heads start at random.")
     curves: dict[str, npt.NDArray[np.float64]] = {}
+    fitted: BestHeads | None = None
     grid: Sequence[tuple[float | None, float]]
     if config.protocol == "best":
-        judges = splits["validation"] if trained_on_these else None
+        judges = validation if trained_on_these else None
         fitted = fit_best_heads(passes, labels, judges, priors=priors, seed=config.seed, device=device)
         heads = GridHeads(fitted.weight[None, None], fitted.bias[None, None])
-        scores, grid = score(heads, *splits["validation"]), [(None, fitted.weight_decay)]
+        scores, grid = score(heads, *validation), [(None, fitted.weight_decay)]
     else:
-        heads, scores, curves = _train(passes, labels, *splits["validation"], config, device, progress)
+        heads, scores, curves = _train(passes, labels, *validation, config, device, progress)
         grid = config.grid()
 
     best = scores.best()
@@ -165,23 +185,70 @@ def linear_evaluate(
         for rate, decay in (grid[point],)
     ]
     chosen = heads.select(best)
-    predicted = {split: predict(chosen, x) for split, (x, _) in splits.items()}
-    metrics: dict[str, float] = {}
-    for split, (_, y) in splits.items():
-        scored = multilabel_metrics(y, predicted[split])
-        metrics |= {f"{split}_{name}": value for name, value in scored.items()}
+    unseen = None if fitted is None or fitted.unseen_probabilities is None else (labels, fitted.unseen_probabilities)
+    found: dict[str, Any] = {"choices": choices, "curves": curves, "best": fitted}
+    result = score_heads(chosen.weight[0], chosen.bias[0], *validation, config, unseen=unseen, **found)
+    return result if test is None else result.with_test(*test, device)
+
+
+def score_heads(
+    weight: Tensor,
+    bias: Tensor,
+    validation_features: ArrayLike,
+    validation_labels: ArrayLike,
+    config: LinearEvaluationConfig,
+    *,
+    unseen: tuple[ArrayLike, ArrayLike] | None = None,
+    **found: Any,
+) -> LinearEvaluationResult:
+    """Scores and thresholds of heads on validation: of those that were fitted, or of a model's own classifier.
+
+    Args:
+        weight: Of the heads (heads, labels, features).
+        bias: (heads, labels).
+        validation_features: Features (rows, size).
+        validation_labels: Multi-hot (rows, labels).
+        config: Whether a row has a single label, and what thresholds are tuned for.
+        unseen: Labels of further rows that thresholds may be tuned on, and their probabilities by heads that did not
+            see them.
+        **found: Further fields of the result.
+    """
+    x, y = _split("validation", validation_features, validation_labels, weight.shape[-1], weight.shape[1])
+    p = _probabilities(weight, bias, x, config)
     return LinearEvaluationResult(
-        metrics=metrics,
-        choices=choices,
-        curves=curves,
-        weight=chosen.weight[0].cpu(),
-        bias=chosen.bias[0].cpu(),
-        validation_labels=splits["validation"][1].numpy(),
-        validation_probabilities=predicted["validation"],
+        metrics=_scores("validation", y.numpy(), p, config.single_label),
+        weight=weight.cpu(),
+        bias=bias.cpu(),
+        validation_labels=y.numpy(),
+        validation_probabilities=p,
         config=config,
-        test_labels=splits["test"][1].numpy() if "test" in splits else None,
-        test_probabilities=predicted.get("test"),
+        tuned=_tuned(y.numpy(), p, config, unseen),
+        **{"choices": [], "curves": {}, **found},
     )
+
+
+def _probabilities(weight: Tensor, bias: Tensor, x: Tensor, config: LinearEvaluationConfig) -> npt.NDArray[np.float32]:
+    if config.protocol == "direct" and config.single_label:  # such a classifier was trained as a softmax
+        return np.asarray(torch.addmm(bias[0], x.to(weight), weight[0].T).softmax(1).cpu().numpy())
+    return predict(GridHeads(weight.unsqueeze(0), bias.unsqueeze(0)), x)
+
+
+def _tuned(
+    labels: npt.NDArray[np.bool_], p: npt.NDArray[np.float32], config: LinearEvaluationConfig, unseen: Any
+) -> ThresholdChoice | None:
+    if config.single_label or config.thresholds == "half":
+        return None
+    if config.protocol != "best":
+        return ThresholdChoice(tune_thresholds(labels, p, objective=config.thresholds), "label", {})
+    if unseen is not None:
+        labels, p = np.concatenate([labels, unseen[0]]), np.concatenate([p, unseen[1]])
+    return choose_thresholds(labels, p, config.thresholds)
+
+
+def _scores(split: str, labels: npt.NDArray[np.bool_], p: npt.NDArray[np.float32], single: bool) -> dict[str, float]:
+    """Metrics of a split: of decisions at 0.5, or of the most probable label alone."""
+    found = rule_metrics(labels, p, DecisionRule(single_label=single))
+    return {f"{split}_{name}": float(value) for name, value in found.items()}
 
 
 def _split(name: str, features: ArrayLike, labels: ArrayLike, size: int, width: int) -> tuple[Tensor, Tensor]:

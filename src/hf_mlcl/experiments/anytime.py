@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import logging
+import dataclasses
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -11,19 +11,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from hf_mlcl.evaluation import LinearEvaluationResult, space_quality
 from hf_mlcl.evaluation.best import TEMPLATES, name_priors
 from hf_mlcl.experiments.arguments import ExperimentArguments
-from hf_mlcl.experiments.decisions import DECISIONS_FILE, METRICS_FILE
-from hf_mlcl.experiments.evaluating import Array, Evaluated, evaluate_stages, stage_classifier
-from hf_mlcl.experiments.inputs import Inputs
+from hf_mlcl.experiments.inputs import Inputs, training_steps
 from hf_mlcl.experiments.output_folder import OutputFolder
+from hf_mlcl.experiments.parsing import linear_config
+from hf_mlcl.experiments.results import DECISIONS_FILE, METRICS_FILE
 from hf_mlcl.experiments.stages import LOOK_ROWS, LOOKS, Stage, Stages, step_seconds
-from hf_mlcl.experiments.verdict import advice, choices, side_by_side
 from hf_mlcl.inference import Encoder
 from hf_mlcl.training import ContrastiveMultiLabelTrainer
 from hf_mlcl.training.divergence import TrainingDivergedError
-
-logger = logging.getLogger(__name__)
+from hf_mlcl.training.evaluation import make_classifier, split_features
 
 FEWEST_STEPS = 5
 """A time budget with room for fewer is not used for fine-tuning."""
@@ -33,19 +32,15 @@ OPTIMIZER = 1.15
 """What a step takes beyond its passes: the update, the loader, a log."""
 SAVING = 10.0
 """Seconds left for writing the result."""
+UNIFORMITY_ROWS = 10_000
+"""Rows that uniformity is measured on: its cost grows with their square."""
 
 
 class Anytime:
     """Goes through the stages of an experiment, and keeps the best so far in its output folder.
 
-    Args:
-        trainer: Before training.
-        inputs: Data, model and processor.
-        experiment: The settings, with `minutes`, `prototype_init` and `label_templates`.
-        output: Where the best classifier so far is published.
-        start: When the experiment began (`time.perf_counter`).
-        tell: Called with what a person wants to know while waiting.
-        resumed: Whether the folder has a classifier of this experiment already, which stage 0 does not replace.
+    `start` is when the experiment began (`time.perf_counter`); `tell` is called with what a person wants to know while
+    waiting; `resumed`: the folder has a classifier of this experiment already, which stage 0 does not replace.
     """
 
     def __init__(
@@ -58,51 +53,46 @@ class Anytime:
         tell: Callable[[str], None],
         resumed: bool = False,
     ) -> None:
-        self.trainer, self.inputs, self.experiment = trainer, inputs, experiment
-        self.output, self.start, self.tell, self.resumed = output, start, tell, resumed
-        objective = experiment.thresholds
-        self.stages = Stages(
-            trainer,
-            inputs.data["train"],
-            inputs.data["validation"],
-            self._priors,
-            self._publish,
-            None if experiment.single_label or objective == "half" else objective,
-        )
         if trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled:
             raise ValueError("protocol='best' needs the whole model in each process; use protocol='study' with FSDP.")
         if inputs.kind != "text" and experiment.label_templates:
             raise ValueError("label_templates are for texts: this encoder does not read label names. Leave them out.")
+        self.trainer, self.inputs, self.experiment = trainer, inputs, experiment
+        self.output, self.start, self.tell, self.resumed = output, start, tell, resumed
+        self.stages = Stages(
+            trainer,
+            inputs.data["train"],
+            inputs.data["validation"],
+            linear_config(experiment, trainer.args),
+            self._priors,
+            self._publish,
+            experiment.feature_cache_dir,
+        )
         self.kept = output.hidden / "best.pt"
         if resumed:
             loaded = torch.tensor([self.stages.load(self.kept)], device=trainer.args.device)
             if not bool(trainer.accelerator.gather(loaded.long()).all()):  # another machine's disk: all or none
                 self.stages.best = None
-        self.frozen: tuple[Stage, Array] | None = None
-        self.encoding_seconds: dict[str, float] = {}
+        self.frozen: LinearEvaluationResult
+        self.seconds: dict[str, float] = {}
 
     def begin(self) -> None:
         """Stage 0: a classifier on the frozen encoder, saved and scored."""
-        rows = {split: len(self.inputs.data[split]) for split in ("train", "validation", "test")}
-        self.tell(f"Encoding {sum(rows.values()):,} rows with the encoder as it is ...")
+        self.tell(f"Encoding {sum(map(len, self.inputs.data.values())):,} rows with the encoder as it is ...")
         began = time.perf_counter()
         stage = self.stages.begin(self.experiment.prototype_init)
-        self.encoding_seconds["look"] = time.perf_counter() - began
+        self.seconds["look"] = time.perf_counter() - began
+        heads: Any = stage.result.best
         self.tell(
             f"After {time.perf_counter() - self.start:.0f} s there is a classifier: ranking score {stage.score:.3f} on "
-            f"validation (prior: {stage.heads.prior}, weight decay {stage.heads.weight_decay:g})."
+            f"validation (prior: {heads.prior}, weight decay {heads.weight_decay:g})."
         )
         began = time.perf_counter()
-        features = self.trainer.extract_features(self.inputs.data["test"])
-        self.encoding_seconds["test"] = time.perf_counter() - began
-        self.frozen = stage, stage.probabilities(features)
+        self.frozen = self._with_test(stage.result, self.experiment.feature_cache_dir)
+        self.seconds["test"] = time.perf_counter() - began
 
     def train(self, checkpoint: str | None) -> dict[str, float]:
-        """Fine-tune from there, as long as there is time and something to gain; returns metrics of the training.
-
-        Args:
-            checkpoint: Where to go on, if an earlier training was interrupted.
-        """
+        """Fine-tune from there, or from a checkpoint, as long as there is time and something to gain."""
         steps = self._plan()
         if steps == 0:
             self.tell("There is no time for fine-tuning: the classifier on the frozen encoder remains.")
@@ -121,34 +111,30 @@ class Anytime:
             return {}
         return {"train_loss": float(outcome.training_loss)}
 
-    def evaluate(self) -> Evaluated:
-        """Score the best stage on test, beside stage 0."""
-        if self.frozen is None:
-            raise RuntimeError("begin() comes first.")
-        return evaluate_stages(self.trainer, self.inputs, self.experiment, self.stages, self.frozen)
+    def evaluate(self) -> LinearEvaluationResult:
+        """The best stage with its scores on test, beside those of stage 0."""
+        best = self.stages.restore_best()
+        result = self.frozen if best.step == 0 else self._with_test(best.result)
+        frozen = {f"frozen_{name}": value for name, value in self.frozen.metrics.items()}
+        classifier = make_classifier(self.trainer.model, result)
+        return dataclasses.replace(result, metrics=frozen | result.metrics, classifier=classifier)
 
-    def verdict(self, evaluated: Evaluated) -> dict[str, Any]:
-        """Scores with intervals, choices and advice; see `hf_mlcl.experiments.verdict`."""
-        best = self.stages.best
-        tells: dict[str, Any] = {"choices": choices(self.stages, self.trainer.model.config.pooling)}
-        tells["advice"] = advice(self.stages, evaluated.per_label)
-        if self.frozen is None or best is None or self.experiment.single_label:
-            return tells
-        rows = [row["train_rows"] for row in evaluated.per_label]
-        probabilities = {"frozen": self.frozen[1], "trained": evaluated.probabilities}
-        decided = {"frozen": self.frozen[0].cuts(), "trained": best.cuts()}
-        return {"scores": side_by_side(evaluated.test[0], probabilities, decided, rows), **tells}
+    def _with_test(self, result: LinearEvaluationResult, cache_dir: str | None = None) -> LinearEvaluationResult:
+        """Add the scores of test rows by the weights of the moment."""
+        features = split_features(self.trainer, {"test": self.inputs.data["test"]}, cache_dir)["test"]
+        quality = space_quality(*features, max_rows=UNIFORMITY_ROWS)
+        result = result.with_test(*features, self.trainer.args.device)
+        return dataclasses.replace(result, metrics=result.metrics | quality)
 
     def _plan(self) -> int:
         """Training steps: the usual number, or what fits into the time."""
         args, minutes = self.trainer.args, self.experiment.minutes
-        batches = math.ceil(len(self.trainer.get_train_dataloader()) / args.gradient_accumulation_steps)
-        usual: int = args.max_steps if args.max_steps > 0 else math.ceil(args.num_train_epochs * batches)
-        pace = step_seconds(self.trainer) * OPTIMIZER * args.gradient_accumulation_steps
         rows, validation = len(self.inputs.data["train"]), len(self.inputs.data["validation"])
-        look = self.encoding_seconds["look"]
+        usual = training_steps(rows, args)
+        pace = step_seconds(self.trainer) * OPTIMIZER * args.gradient_accumulation_steps
+        look = self.seconds["look"]
         small_look = look * (min(rows, LOOK_ROWS) + validation) / (rows + validation)
-        afterwards = LOOKS * small_look + (look if rows > LOOK_ROWS else 0) + self.encoding_seconds["test"] + SAVING
+        afterwards = LOOKS * small_look + (look if rows > LOOK_ROWS else 0) + self.seconds["test"] + SAVING
         if minutes is None:
             estimate = (usual * pace + afterwards) / 60
             self.tell(f"Fine-tuning takes about {math.ceil(estimate)} minutes more; --minutes sets another time.")
@@ -156,7 +142,7 @@ class Anytime:
         left = 60 * minutes - (time.perf_counter() - self.start) - afterwards
         most = usual if args.max_steps > 0 else LONGEST * usual
         steps = int(min(left / pace, most))
-        if self.trainer.args.world_size > 1:  # clocks differ: one decides for all
+        if args.world_size > 1:  # clocks differ: one decides for all
             told = torch.tensor([steps], device=args.device)
             steps = int(self.trainer.accelerator.gather(told)[0])
         if steps < min(FEWEST_STEPS, usual):
@@ -185,8 +171,7 @@ class Anytime:
             for name in (METRICS_FILE, DECISIONS_FILE):
                 (self.output.path / name).unlink(missing_ok=True)
         self.stages.save(self.kept)
-        classifier = stage_classifier(self.trainer, self.inputs, self.experiment, stage)
         with self.output.staging("classifier") as folder:
-            classifier.save_pretrained(folder)
+            make_classifier(self.trainer.model, stage.result).save_pretrained(folder)
             self.inputs.processor.save_pretrained(folder)
             self.output.publish(classifier=folder)

@@ -1,183 +1,139 @@
 """What an experiment needs to know beside the arguments of its training."""
+# ruff: noqa: RUF009  # every default is a field of its own
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Literal
+import dataclasses
+import typing
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from hf_mlcl.evaluation.best import check_templates
 
 SMALL_BACKBONE = "small"
 """Name of the backbone that is built here and trained from nothing: no download, and minutes on a CPU."""
 
+OF_PROTOCOL = {
+    "best": ("minutes", "prototype_init", "label_templates"),
+    "study": (
+        *("evaluation", "augmented_passes", "load_best_model_at_end", "metric_for_best_model"),
+        *(f"linear_{name}" for name in ("learning_rates", "weight_decays", "batch_size", "optimizer", "epochs")),
+    ),
+}
+"""Settings that only one of the protocols has."""
+LEAST = {"max_length": 2, "augmented_passes": 0} | dict.fromkeys(
+    ("max_train_samples", "max_eval_samples", "image_size", "global_batch_size", "linear_batch_size", "linear_epochs"),
+    1,
+)
+
+
+def _field(default: Any, help: str) -> Any:
+    """A setting with its default and its help on the command line."""
+    if isinstance(default, list):
+        return dataclasses.field(default_factory=lambda: list(default), metadata={"help": help})
+    return dataclasses.field(default=default, metadata={"help": help})
+
 
 @dataclass
 class ExperimentArguments:
     """Data, backbone and evaluation of an experiment; `ContrastiveTrainingArguments` say how it is trained.
 
-    Attributes:
-        corpus: A name of `list_corpora()`, or data of one's own: a file, a folder, the id of a dataset on the Hub.
-        backbone: A Hub id, a local folder, the name of a timm architecture, or ``"small"``: a small encoder that
-            learns from nothing. RoBERTa-base or ResNet-50 if not set.
-        backbone_weights: A safetensors file with the weights of a timm architecture.
-        pretrained: Whether to load the backbone's weights; without, it starts at random.
-        trust_remote_code: Whether to run Python files that come with the backbone; without, none run and nobody is
-            asked.
-        pooling: ``"first"`` token or ``"mean"`` of a text's tokens; ``"auto"``: what the model's own files say, and the
-            mean where they say nothing.
-        projection_bias: Whether the projection has biases, as in the authors' code; the paper prints none.
-        classifier_dropout: Dropout of the features before the classifier of losses on logits: 0.1 in the authors' code.
-        data_dir: Folder with the official files of the corpus.
-        size: ``"full"``, or ``"small"`` for the study's version with little training data.
-        corpus_options: What the corpus leaves to choose (`load_corpus`), such as ``{"labelled_only": True}``. A
-            ``draw_seed`` of ``"seed"`` stands for the training's own: each seed then draws its small training set.
-        max_train_samples: Training rows to keep, drawn with a fixed seed: a smaller number gives a part of a larger.
-        max_eval_samples: The same for validation and for test.
-        max_length: Tokens of a text to keep.
-        clean_text: Whether the tokenizer applies the study's cleaning (`hf_mlcl.data.clean_text`).
-        image_size: Side of the square that images are resized to.
-        augmentation: Of training images: ``"randaugment"``, as the study, or ``"crop"``: a mirrored part, milder.
-        global_batch_size: Rows a training step on all devices together; ``per_device_train_batch_size`` goes before it.
-        protocol: ``"study"`` trains and evaluates as the study does. ``"best"`` serves a user: a classifier on the
-            frozen encoder first, fine-tuning from there, regularised heads, and the best of all on validation is kept.
-        minutes: With ``protocol="best"``: how long all of it may take; from the size of the data if not given.
-        prototype_init: With ``protocol="best"``: where prototypes start: ``"random"``, at the encoded ``"names"`` of
-            the labels, or at the ``"means"`` of their rows.
-        label_templates: With ``protocol="best"``: sentences for the labels' names, such as "This text is about {}.",
-            of which the training rows choose; an empty list leaves names out.
-        evaluation: With ``protocol="study"``: ``"linear"`` evaluation of the frozen features, ``"direct"`` use of the
-            trained logits, or ``"auto"``: linear where a contrastive loss takes part, as in the study.
-        linear_learning_rates: Grid of the linear evaluation.
-        linear_weight_decays: Grid of the linear evaluation.
-        linear_batch_size: Rows a step of its heads.
-        linear_optimizer: Their optimizer: adamw, adam, rmsprop or sgd.
-        linear_epochs: Their epochs.
-        augmented_passes: Passes of augmented images that the heads learn from in turn; 0 for the plain images.
-        thresholds: What the saved classifier decides by: ``"half"``, as the study, or thresholds tuned on validation
-            for ``"macro_f1"`` or ``"micro_f1"``. Scores that the study reports are those of 0.5 in any case.
-        single_label: Whether every row has exactly one label: the largest score counts, and accuracy is reported.
-        export: Whether to write what other people need as well: ``backbone/``, which loads without this package, and
-            pictures of the space on the card.
-        plugins: Modules or Python files to import first, which register losses of one's own.
-        overwrite: Whether to begin anew in a folder with checkpoints of an earlier run, which are then deleted.
-        text_column: Own data: the column with texts, where it is not found by itself.
-        label_columns: Own data: the column or columns with labels, where they are not found by themselves.
-        label_delimiter: Own data: what separates the labels within one column.
-        test_file: Own data: a file with the test rows, where the data have no test split.
+    Every field is an option of the recipes and of `hf-mlcl train`, whose ``--help`` says what it does.
 
     Examples:
         >>> ExperimentArguments(corpus="toy_text", backbone="small").evaluation
         'auto'
     """
 
-    corpus: str | None = field(
-        default=None, metadata={"help": "A corpus by name, or a file, folder or Hub dataset of your own."}
+    corpus: str | None = _field(None, "A corpus by name, or a file, folder or Hub dataset of your own.")
+    backbone: str | None = _field(
+        None,
+        "Hub id, local folder, timm architecture, or 'small', which learns from nothing; RoBERTa-base or ResNet-50 if "
+        "not set.",
     )
-    backbone: str | None = field(
-        default=None, metadata={"help": "Hub id, local folder, timm architecture, or 'small' (learns from nothing)."}
+    backbone_weights: str | None = _field(None, "A safetensors file with the weights of a timm architecture.")
+    pretrained: bool = _field(True, "Load the backbone's weights; without, it starts at random.")
+    trust_remote_code: bool = _field(False, "Run Python files that come with the backbone; nobody is asked otherwise.")
+    pooling: Literal["auto", "first", "mean"] = _field(
+        "first", "How tokens become one vector; auto: as the model's own files say, and the mean where they do not."
     )
-    backbone_weights: str | None = field(
-        default=None, metadata={"help": "A safetensors file with the weights of a timm architecture."}
+    projection_bias: bool = _field(False, "Biases in the projection, as in the authors' code; the paper prints none.")
+    classifier_dropout: float = _field(0.0, "Of features before the classifier of losses on logits; the authors: 0.1.")
+    data_dir: str | None = _field(None, "Folder with the official files of the corpus.")
+    size: Literal["full", "small"] = _field("full", "small: the study's version with little training data.")
+    corpus_options: dict | str | None = _field(  # type: ignore[type-arg]  # as HF writes it, for its argument parser
+        None,
+        "What the corpus leaves to choose (see load_corpus), as JSON. A draw_seed of 'seed' stands for the training's "
+        "own, so that each seed draws its small training set.",
     )
-    pretrained: bool = field(default=True, metadata={"help": "Load the backbone's weights."})
-    trust_remote_code: bool = field(
-        default=False, metadata={"help": "Run Python files that come with the backbone; nobody is asked otherwise."}
+    max_train_samples: int | None = _field(
+        None, "Training rows to keep, drawn with a fixed seed: fewer are a part of more."
     )
-    pooling: Literal["auto", "first", "mean"] = field(
-        default="first", metadata={"help": "How tokens become one vector; auto: as the model's own files say."}
+    max_eval_samples: int | None = _field(None, "Rows of validation and of test to keep.")
+    max_length: int = _field(220, "Tokens of a text to keep.")
+    clean_text: bool = _field(False, "Let the tokenizer apply the study's cleaning (hf_mlcl.data.clean_text).")
+    image_size: int = _field(224, "Side of the square that images are resized to.")
+    augmentation: Literal["randaugment", "crop"] = _field(
+        "randaugment", "Of training images: as the study; crop: a mirrored part, milder."
     )
-    projection_bias: bool = field(default=False, metadata={"help": "Biases in the projection, as the authors' code."})
-    classifier_dropout: float = field(default=0.0, metadata={"help": "Before the classifier; the authors' code: 0.1."})
-    data_dir: str | None = field(default=None, metadata={"help": "Folder with the official files of the corpus."})
-    size: Literal["full", "small"] = field(default="full", metadata={"help": "small: little training data."})
-    corpus_options: dict | str | None = field(  # type: ignore[type-arg]  # as HF writes it, for its argument parser
-        default=None,
-        metadata={"help": "What the corpus leaves to choose, as JSON; see load_corpus."},
+    global_batch_size: int | None = _field(
+        None, "Rows per step on all devices together; per_device_train_batch_size goes before it."
     )
-    max_train_samples: int | None = field(default=None, metadata={"help": "Training rows to keep."})
-    max_eval_samples: int | None = field(default=None, metadata={"help": "Rows of validation and of test to keep."})
-    max_length: int = field(default=220, metadata={"help": "Tokens of a text to keep."})
-    clean_text: bool = field(default=False, metadata={"help": "Apply the study's cleaning to texts."})
-    image_size: int = field(default=224, metadata={"help": "Side of the square that images are resized to."})
-    augmentation: Literal["randaugment", "crop"] = field(
-        default="randaugment", metadata={"help": "What happens to training images."}
+    protocol: Literal["study", "best"] = _field(
+        "study",
+        "study: train and evaluate as the paper. best: a classifier on the frozen encoder first, fine-tuning from "
+        "there, and what is best on validation is kept.",
     )
-    global_batch_size: int | None = field(
-        default=None, metadata={"help": "Rows a step on all devices together; see per_device_train_batch_size."}
+    minutes: float | None = _field(None, "With protocol=best: how long all of it may take; from the data if not set.")
+    prototype_init: Literal["random", "names", "means"] = _field(
+        "random", "With protocol=best: where prototypes start: at the labels' encoded names, or the mean of their rows."
     )
-    protocol: Literal["study", "best"] = field(
-        default="study", metadata={"help": "study: as the paper; best: frozen encoder first, then whatever is better."}
+    label_templates: list[str] | None = _field(
+        None,
+        "With protocol=best: sentences for label names, such as 'This text is about {}.', of which training rows "
+        "choose; an empty list leaves names out.",
     )
-    minutes: float | None = field(default=None, metadata={"help": "How long protocol=best may take in all."})
-    prototype_init: Literal["random", "names", "means"] = field(
-        default="random", metadata={"help": "Where prototypes start, with protocol=best."}
+    evaluation: Literal["auto", "linear", "direct"] = _field(
+        "auto", "linear: of the frozen features; direct: the trained logits; auto: linear for contrastive losses."
     )
-    label_templates: list[str] | None = field(
-        default=None, metadata={"help": "Sentences for label names, with protocol=best: 'This text is about {}.'"}
+    linear_learning_rates: list[float] = _field([1.0, 0.1], "Grid of the linear evaluation.")
+    linear_weight_decays: list[float] = _field([1e-1, 1e-2, 1e-4], "Grid of the linear evaluation.")
+    linear_batch_size: int = _field(256, "Rows per step of the linear evaluation.")
+    linear_optimizer: Literal["adamw", "adam", "rmsprop", "sgd"] = _field("adamw", "Of the linear evaluation.")
+    linear_epochs: int = _field(40, "Epochs of the linear evaluation.")
+    augmented_passes: int = _field(
+        0, "Passes of augmented images that the heads of the linear evaluation learn from; 0: plain images."
     )
-    evaluation: Literal["auto", "linear", "direct"] = field(
-        default="auto", metadata={"help": "auto: linear where a contrastive loss takes part, else direct."}
+    feature_cache_dir: str | None = _field(
+        None, "Keeps features for the next evaluation with the same weights and rows."
     )
-    linear_learning_rates: list[float] = field(
-        default_factory=lambda: [1.0, 0.1], metadata={"help": "Grid of the linear evaluation."}
+    thresholds: Literal["half", "macro_f1", "micro_f1"] = _field(
+        "half",
+        "What the saved classifier decides by: 0.5, or tuned on validation for a metric. Scores that the study reports "
+        "are those of 0.5 in any case.",
     )
-    linear_weight_decays: list[float] = field(
-        default_factory=lambda: [1e-1, 1e-2, 1e-4], metadata={"help": "Grid of the linear evaluation."}
-    )
-    linear_batch_size: int = field(default=256, metadata={"help": "Rows a step of the linear evaluation."})
-    linear_optimizer: Literal["adamw", "adam", "rmsprop", "sgd"] = field(
-        default="adamw", metadata={"help": "Optimizer of the linear evaluation."}
-    )
-    linear_epochs: int = field(default=40, metadata={"help": "Epochs of the linear evaluation."})
-    augmented_passes: int = field(
-        default=0, metadata={"help": "Passes of augmented images for the linear evaluation; 0: plain images."}
-    )
-    thresholds: Literal["half", "macro_f1", "micro_f1"] = field(
-        default="half", metadata={"help": "What the classifier decides by: 0.5, or tuned on validation for a metric."}
-    )
-    single_label: bool = field(default=False, metadata={"help": "Every row has exactly one label."})
-    export: bool = field(default=True, metadata={"help": "Write the plain backbone, and pictures on the card."})
-    plugins: list[str] | None = field(
-        default=None, metadata={"help": "Modules or Python files that register losses of your own."}
-    )
-    overwrite: bool = field(
-        default=False, metadata={"help": "Begin anew in a folder with checkpoints, which are deleted."}
-    )
-    text_column: str | None = field(default=None, metadata={"help": "Own data: the column with texts."})
-    label_columns: list[str] | None = field(default=None, metadata={"help": "Own data: columns with labels."})
-    label_delimiter: str | None = field(default=None, metadata={"help": "Own data: separates labels in a column."})
-    test_file: str | None = field(default=None, metadata={"help": "Own data: a file with the test rows."})
+    single_label: bool = _field(False, "Every row has exactly one label: the largest score counts; adds accuracy.")
+    export: bool = _field(True, "Write backbone/, which loads without this package, and pictures on the card.")
+    plugins: list[str] | None = _field(None, "Modules or Python files that register losses of your own.")
+    overwrite: bool = _field(False, "Begin anew in a folder with checkpoints of an earlier run, which are deleted.")
+    text_column: str | None = _field(None, "Own data: the column with texts, where it is not recognised.")
+    label_columns: list[str] | None = _field(None, "Own data: columns with labels, where they are not recognised.")
+    label_delimiter: str | None = _field(None, "Own data: what separates the labels within one column.")
+    test_file: str | None = _field(None, "Own data: a file with the test rows, where the data have no test split.")
 
     def __post_init__(self) -> None:
-        for name, least in (
-            ("max_train_samples", 1),
-            ("max_eval_samples", 1),
-            ("max_length", 2),
-            ("image_size", 1),
-            ("global_batch_size", 1),
-            ("linear_batch_size", 1),
-            ("linear_epochs", 1),
-            ("augmented_passes", 0),
-        ):
-            value = getattr(self, name)
-            if value is not None and value < least:
-                raise ValueError(f"{name} must be at least {least}; got {value}.")
-        for name, unused in (("minutes", None), ("prototype_init", "random"), ("label_templates", None)):
-            if self.protocol == "study" and getattr(self, name) != unused:
-                raise ValueError(f"{name} belongs to protocol='best'; the study's protocol has no such setting.")
+        hints = typing.get_type_hints(type(self))
+        for field in dataclasses.fields(self):
+            value, least = getattr(self, field.name), LEAST.get(field.name)
+            if least is not None and value is not None and value < least:
+                raise ValueError(f"{field.name} must be at least {least}; got {value}.")
+            known = typing.get_args(hints[field.name])
+            if typing.get_origin(hints[field.name]) is Literal and value not in known:
+                raise ValueError(f"{field.name} must be one of {', '.join(known)}; got {value!r}.")
+            if self.protocol == "study" and field.name in OF_PROTOCOL["best"] and value != field.default:
+                raise ValueError(f"{field.name} means nothing with protocol='study'. Leave it out, or choose 'best'.")
         if self.minutes is not None and not self.minutes > 0:
             raise ValueError(f"minutes must be above 0; got {self.minutes}.")
         check_templates(self.label_templates or ())
         if not 0 <= self.classifier_dropout < 1:
             raise ValueError(f"classifier_dropout must be from 0 to below 1; got {self.classifier_dropout}.")
-        for name, known in (
-            ("size", ("full", "small")),
-            ("pooling", ("auto", "first", "mean")),
-            ("protocol", ("study", "best")),
-            ("augmentation", ("randaugment", "crop")),
-            ("prototype_init", ("random", "names", "means")),
-            ("evaluation", ("auto", "linear", "direct")),
-            ("thresholds", ("half", "macro_f1", "micro_f1")),
-        ):
-            if getattr(self, name) not in known:
-                raise ValueError(f"{name} must be one of {', '.join(known)}; got {getattr(self, name)!r}.")

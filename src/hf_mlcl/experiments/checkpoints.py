@@ -58,8 +58,7 @@ def starting_checkpoint(
         same_again: Whether the last training in the folder was interrupted, and this one has the same settings: it then
             goes on by itself.
     """
-    folder = Path(training.output_dir)
-    wanted = training.resume_from_checkpoint
+    folder, wanted = Path(training.output_dir), training.resume_from_checkpoint
     with training.main_process_first(desc="looking for checkpoints"):
         if wanted and str(wanted).lower() not in ("last", "true"):
             return _named_checkpoint(Path(str(wanted)))
@@ -67,30 +66,28 @@ def starting_checkpoint(
             if training.should_save:
                 clear_broken_checkpoints(folder)
             last = last_whole_checkpoint(folder)
-            if last is not None and not wanted and training.should_save:
-                logger.warning("Going on with the training that was interrupted, from %s.", last)
             if last is None and wanted:
                 raise ValueError(
                     f"resume_from_checkpoint is {str(wanted)!r}, but output_dir {str(folder)!r} has no whole "
                     "checkpoint. Leave it out to begin anew, or give the folder of a checkpoint."
                 )
+            if last is not None and not wanted and training.should_save:
+                logger.warning("Going on with the training that was interrupted, from %s.", last)
             return None if last is None else str(last)
         found = list(newest_first(folder))
-        if experiment.overwrite:
-            foreign = [path for path in found if not _is_known(path)]
-            if foreign:
-                raise ValueError(
-                    f"--overwrite would delete {foreign[0]}, but there is no checkpoint in it. Move it away, or choose "
-                    "another --output_dir."
-                )
-            if training.should_save:
-                delete_checkpoints(folder)
-            return None
-    if found:
-        raise ValueError(
-            f"output_dir {str(folder)!r} has checkpoints of an earlier run ({found[0].name}). Go on with it "
-            f"(--resume_from_checkpoint last), choose another --output_dir, or delete them (--overwrite)."
-        )
+        if found and not experiment.overwrite:
+            raise ValueError(
+                f"output_dir {str(folder)!r} has checkpoints of an earlier run ({found[0].name}). Go on with it "
+                f"(--resume_from_checkpoint last), choose another --output_dir, or delete them (--overwrite)."
+            )
+        foreign = [path for path in found if not _is_known(path)]
+        if foreign:
+            raise ValueError(
+                f"--overwrite would delete {foreign[0]}, but there is no checkpoint in it. Move it away, or choose "
+                "another --output_dir."
+            )
+        if training.should_save:
+            delete_checkpoints(folder)
     return None
 
 

@@ -1,28 +1,104 @@
-"""What a recipe would do: every setting with its origin, rows, steps and time, before anything is loaded or trained."""
+"""What a recipe would do: every setting with its origin, rows, steps and time, before anything is loaded or trained.
+
+`docs/paper_index.md` says what the paper leaves open or contradicts, and why each choice was made.
+"""
 
 from __future__ import annotations
 
-import dataclasses
-import math
 import os
 import textwrap
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import astuple, dataclass
+from typing import Any, Literal, NamedTuple
 
 from transformers import TrainingArguments
 
 from hf_mlcl.data.facts import SplitSizes
 from hf_mlcl.data.registry import corpus_facts, default_options, list_corpora
-from hf_mlcl.experiments.arguments import ExperimentArguments
-from hf_mlcl.experiments.checking import evaluates_linearly, linear_config
-from hf_mlcl.experiments.origins import ANY, COMMAND_LINE, FILE, LAUNCHER, LIBRARY, OURS, PAPER, Origin, origins
-from hf_mlcl.experiments.parsing import OTHER_PROTOCOL, build_experiment
+from hf_mlcl.experiments.arguments import OF_PROTOCOL, ExperimentArguments
+from hf_mlcl.experiments.inputs import training_steps
+from hf_mlcl.experiments.parsing import build_experiment, evaluates_linearly, linear_config
 from hf_mlcl.experiments.recipe import Recipe
 from hf_mlcl.losses import build_loss, hyperparameters, loss_kinds, loss_names
 from hf_mlcl.models.configuration import MLCLConfig
 from hf_mlcl.study.cost import settings_cost, split_sizes
 from hf_mlcl.training import ContrastiveTrainingArguments
+
+PAPER, AUTHORS, OURS = "paper", "authors' code", "ours"
+FILE, COMMAND_LINE, LAUNCHER, LIBRARY = "configuration file", "command line", "accelerate launch", "transformers"
+
+
+class Origin(NamedTuple):
+    """Who chose a setting, and what there is to say about it."""
+
+    who: str
+    note: str = ""
+
+
+def _by(who: str, names: str, note: str = "") -> dict[str, Origin]:
+    return dict.fromkeys(names.split(), Origin(who, note))
+
+
+LINEAR = "linear_learning_rates linear_weight_decays linear_batch_size linear_optimizer"
+ANY = {
+    **_by(PAPER, "corpus size loss num_train_epochs learning_rate global_batch_size alpha"),
+    **_by(AUTHORS, "beta", "the paper gives no number"),
+    **_by(PAPER, "gamma_pos gamma_neg margin"),
+    **_by(PAPER, "temperature", "0.1; a single 0.01 in its appendix is a slip"),
+    **_by(PAPER, "optim lr_scheduler_type warmup_steps max_grad_norm"),
+    **_by(AUTHORS, "drop_last_train_batch"),
+    **_by(PAPER, "load_best_model_at_end metric_for_best_model"),
+    **_by(OURS, "eval_strategy", "the paper does not say how often the best checkpoint is looked for"),
+    **_by(PAPER, "backbone pretrained projection_dim"),
+    **_by(PAPER, "projection_bias", "as printed; the authors' code has biases"),
+    **_by(PAPER, "classifier_dropout", "as printed; the authors' code has 0.1"),
+    **_by(PAPER, "evaluation"),
+    **_by(AUTHORS, "thresholds", "0.5"),
+    **_by(PAPER, f"{LINEAR} linear_heads"),
+    **_by(AUTHORS, "linear_epochs"),
+    **_by(PAPER, "protocol"),
+    **_by(OURS, "labelled_only"),
+    **_by(OURS, "draw_seed", "the authors draw anew for each seed: draw_seed=seed"),
+    **_by(PAPER, "split", "of the layout of SGM; other files stay as they are"),
+    **_by(AUTHORS, "difficult", "the challenge ignores difficult objects"),
+    **_by(AUTHORS, "halves", "scikit-learn's, seed 42"),
+}
+"""Settings of the study for texts and images, in the order in which a dry run shows them."""
+OF_KIND = {
+    "text": {**_by(PAPER, "max_length pooling"), **_by(AUTHORS, "clean_text"), **_by(PAPER, "weight_decay")},
+    "image": {
+        **_by(PAPER, "backbone", "ImageNet weights; torchvision's, as the authors' code"),
+        **_by(PAPER, "image_size"),
+        **_by(AUTHORS, "optim_args", "the paper: with momentum"),
+        **_by(OURS, "weight_decay", "the paper states none"),
+        **_by(AUTHORS, "augmented_passes"),
+    },
+}
+CONTRADICTED = _by(PAPER, "optim", "its text, for contrastive losses; its table says AdamW")
+BORROWED = _by(
+    OURS,
+    f"num_train_epochs learning_rate global_batch_size alpha {LINEAR}",
+    "the paper states none for this corpus: that of its other texts",
+)
+OF_CORPUS = {
+    "voc2007": CONTRADICTED,
+    "nuswide": CONTRADICTED,
+    "newsgroups20": BORROWED,
+    "semeval2018": {**BORROWED, **_by(PAPER, "labelled_only", "its sizes are those of labelled tweets")},
+}
+
+
+def origins(corpus: str, kind: Literal["text", "image"]) -> dict[str, Origin]:
+    """The origin of every setting that the study, or this project in its place, has chosen for a corpus.
+
+    Examples:
+        >>> origins("aapd", "text")["weight_decay"].who, origins("voc2007", "image")["weight_decay"].who
+        ('paper', 'ours')
+    """
+    known = {**ANY, **OF_KIND[kind], **OF_CORPUS.get(corpus, {})}
+    of_study = corpus in list_corpora() and corpus_facts(corpus).study is not None
+    return known if of_study else dict.fromkeys(known, Origin(OURS))
+
 
 WIDTH = 118
 LOSS_NUMBERS = ("alpha", "beta", "gamma", "gamma_pos", "gamma_neg", "margin")
@@ -30,19 +106,12 @@ LOSS_NUMBERS = ("alpha", "beta", "gamma", "gamma_pos", "gamma_neg", "margin")
 
 @dataclass(frozen=True)
 class Resolved:
-    """A setting as it would be used.
-
-    Attributes:
-        value: Its value.
-        origin: Who chose it: the paper, the authors' code, ours, the command line, ...
-        note: What else there is to say.
-        tried: All values that the study tried, where there are several.
-    """
+    """A setting as it would be used."""
 
     value: Any
     origin: str
     note: str = ""
-    tried: tuple[Any, ...] = ()
+    tried: tuple[Any, ...] = ()  # what the study tried, where it tried several
 
 
 @dataclass(frozen=True)
@@ -67,36 +136,27 @@ class DryRun:
     hours: float | None
 
     def __str__(self) -> str:
-        headings = ("setting", "value", "origin", "tried, notes")
-        lines = [headings]
+        lines = [("setting", "value", "origin", "tried, notes")]
         for name, one in self.study.items():
             tried = "tried: " + ", ".join(map(_shown, one.tried)) if one.tried else ""
             lines.append((name, _shown(one.value), one.origin, "; ".join(filter(None, (tried, one.note)))))
         widths = [max(len(line[column]) for line in lines) for column in range(3)]
-        table = [
-            "  ".join([*(cell.ljust(width) for cell, width in zip(line, widths, strict=False)), line[3]]).rstrip()
-            for line in lines
-        ]
-        return "\n".join([self.title, "", *table, "", *self._amounts(), "", *self._others()])
-
-    def _amounts(self) -> list[str]:
-        if self.rows is None or self.steps is None or self.hours is None:
-            return ["rows, steps and time are not known before the data are read"]
-        train, validation, test = dataclasses.astuple(self.rows)
-        return [
-            f"rows   {train:,} train, {validation:,} validation, {test:,} test",
-            f"steps  {self.steps:,}",
-            f"time   about {self.hours:,.2g} hours of one GPU of the class of an A100, at an assumed rate "
-            f"(see `hf-mlcl study cost --help`)",
-        ]
-
-    def _others(self) -> list[str]:
-        lines = []
+        table = ["  ".join([*map(str.ljust, line[:3], widths), line[3]]).rstrip() for line in lines]
+        amounts = ["rows, steps and time are not known before the data are read"]
+        if self.rows is not None:
+            train, validation, test = astuple(self.rows)
+            amounts = [
+                f"rows   {train:,} train, {validation:,} validation, {test:,} test",
+                f"steps  {self.steps:,}",
+                f"time   about {self.hours:,.2g} hours of one GPU of the class of an A100, at an assumed rate "
+                f"(see `hf-mlcl study cost --help`)",
+            ]
+        others = ["Without a say of the study, or without effect here:"]
         for origin in dict.fromkeys(one.origin for one in self.others.values()):
             named = (f"{name}={_shown(one.value)}" for name, one in self.others.items() if one.origin == origin)
             text = f"{origin}: {', '.join(named)}"
-            lines += textwrap.wrap(text, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
-        return ["Without a say of the study, or without effect here:", *lines]
+            others += textwrap.wrap(text, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+        return "\n".join([self.title, "", *table, "", *amounts, "", *others])
 
 
 def dry_run(
@@ -123,17 +183,14 @@ def dry_run(
         >>> plan = dry_run(study_recipe("aapd"), {"seed": 3, "use_cpu": True})
         >>> plan.study["num_train_epochs"]
         Resolved(value=320, origin='paper', note='', tried=(320, 640))
-        >>> plan.study["seed"].origin, plan.rows.train, plan.steps
-        ('command line', 37820, 47040)
     """
     settings = dict(settings or {})
     experiment, training = build_experiment(recipe, settings)
     corpus = str(experiment.corpus)
     facts = corpus_facts(corpus) if corpus in list_corpora() else None
-    if kind is None and facts is None:
-        raise ValueError(f"kind is missing: whether {corpus} has texts or images is not known before it is read.")
     kind = kind or (facts.modality if facts else None)
-    assert kind is not None
+    if kind is None:
+        raise ValueError(f"kind is missing: whether {corpus} has texts or images is not known before it is read.")
     study = origins(corpus, kind)
     tried = _tried(recipe.grid(training.loss, experiment.size))
     said = {name: Origin(FILE if name in from_file else said_by) for name in settings}
@@ -150,18 +207,15 @@ def dry_run(
     if rows is None and facts is not None:
         rows = split_sizes(corpus, experiment.size, bool(resolved["labelled_only"].value))
     if rows is not None:
-        rows = SplitSizes(
-            min(rows.train, experiment.max_train_samples or rows.train),
-            min(rows.validation, experiment.max_eval_samples or rows.validation),
-            min(rows.test, experiment.max_eval_samples or rows.test),
-        )
+        most = (experiment.max_train_samples, experiment.max_eval_samples, experiment.max_eval_samples)
+        rows = SplitSizes(*(min(count, kept or count) for count, kept in zip(astuple(rows), most, strict=True)))
     plain = {name: one.value for name, one in resolved.items()}
     return DryRun(
         title=f"{corpus}, {training.loss}, {experiment.size}: nothing is loaded or trained",
         study={name: resolved[name] for name in shown},
         others={name: resolved[name] for name in sorted(resolved) if name not in shown},
         rows=rows,
-        steps=None if rows is None else _steps(rows.train, training),
+        steps=None if rows is None else training_steps(rows.train, training),
         hours=None if rows is None else settings_cost(plain, kind, rows).hours,
     )
 
@@ -181,7 +235,7 @@ def _values(experiment: ExperimentArguments, training: ContrastiveTrainingArgume
     values["backbone"] = experiment.backbone
     values["mixed_precision"] = training.mixed_precision
     values["projection_dim"] = MLCLConfig.projection_dim
-    values["linear_heads"] = linear_config(experiment, training.seed).heads
+    values["linear_heads"] = linear_config(experiment, training).heads
     return values
 
 
@@ -219,7 +273,7 @@ def _origin(name: str, value: Any, study: Mapping[str, Origin], recipe: Recipe, 
     ours = ContrastiveTrainingArguments.__dataclass_fields__.get(name)
     in_recipe = any(name in part for part in (recipe.settings, recipe.contrastive, recipe.logit))
     is_theirs = theirs is not None and ours is not None and ours.default == theirs.default and not in_recipe
-    return Origin(LIBRARY if is_theirs and name not in ("output_dir", "save_strategy") else OURS)
+    return Origin(LIBRARY if is_theirs and name not in ("output_dir", "save_strategy", "save_total_limit") else OURS)
 
 
 def _tried(grid: Sequence[Mapping[str, Any]]) -> dict[str, tuple[Any, ...]]:
@@ -239,7 +293,7 @@ def _without_effect(
     """Settings of the study that mean nothing for this kind of data and loss."""
     nothing = {"image_size", "augmented_passes"} if kind == "text" else {"max_length", "pooling", "clean_text"}
     kinds = loss_kinds(training.loss)
-    nothing |= set(OTHER_PROTOCOL[experiment.protocol])
+    nothing |= set(OF_PROTOCOL["study" if experiment.protocol == "best" else "best"])
     if experiment.protocol == "best" or not evaluates_linearly(experiment, training.loss):
         nothing |= {name for name in ANY if name.startswith("linear_")} | {"augmented_passes"}
     if "contrastive" not in kinds:
@@ -247,16 +301,6 @@ def _without_effect(
     if "logit" not in kinds:
         nothing |= {"classifier_dropout", "eval_strategy", "metric_for_best_model"}
     return nothing
-
-
-def _steps(rows: int, training: ContrastiveTrainingArguments) -> int:
-    if training.max_steps > 0:
-        return int(training.max_steps)
-    batch = training.train_batch_size * training.world_size
-    batches = rows // batch if training.drop_last_train_batch else math.ceil(rows / batch)
-    updates = max(1, math.ceil(batches / training.gradient_accumulation_steps))
-    steps: int = math.ceil(training.num_train_epochs * updates)
-    return steps
 
 
 def _shown(value: Any) -> str:

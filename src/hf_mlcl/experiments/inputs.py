@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -39,23 +40,14 @@ SAMPLE_SEED = 42
 
 @dataclass
 class Inputs:
-    """What a trainer is made of.
-
-    Attributes:
-        model: The encoder.
-        data: Rows for the collators, a dataset a split.
-        processor: Tokenizer or image processor, to be saved with the model.
-        train_collator: Makes training batches; augments images.
-        eval_collator: Makes the batches of evaluation.
-        kind: ``"text"`` or ``"image"``.
-    """
+    """What a trainer is made of."""
 
     model: MLCLModel
-    data: DatasetDict
-    processor: Any
-    train_collator: Any
+    data: DatasetDict  # rows for the collators
+    processor: Any  # tokenizer or image processor, saved with the model
+    train_collator: Any  # augments images
     eval_collator: Any
-    kind: str
+    kind: str  # "text" or "image"
 
 
 def load_data(
@@ -63,10 +55,7 @@ def load_data(
 ) -> DatasetDict:
     """The corpus of an experiment, the first process first, so that the others find it in the cache.
 
-    Args:
-        experiment: Names the corpus, or data of one's own.
-        training: For the order of processes.
-        strict: Whether the first bad image or unknown label is an error, instead of being left out.
+    With `strict` the first bad image or unknown label is an error, instead of being left out.
     """
     if experiment.corpus is None:
         raise ValueError("corpus is missing: name one of list_corpora(), or data of your own.")
@@ -76,27 +65,14 @@ def load_data(
             return load_corpus(
                 experiment.corpus, size=experiment.size, data_dir=experiment.data_dir, strict=strict, **options
             )
+        columns = ("text_column", "label_columns", "label_delimiter", "test_file")
         return read_own_data(
-            experiment.corpus,
-            text_column=experiment.text_column,
-            label_columns=experiment.label_columns,
-            label_delimiter=experiment.label_delimiter,
-            test_file=experiment.test_file,
-            strict=strict,
+            experiment.corpus, strict=strict, **{name: getattr(experiment, name) for name in columns}
         ).splits
 
 
 def corpus_options(corpus: str, size: str, given: Any, seed: int) -> dict[str, Any]:
-    """What an experiment tells `load_corpus` beside size and folder.
-
-    Args:
-        corpus: One of `list_corpora()`.
-        size: ``"full"`` or ``"small"``.
-        given: `ExperimentArguments.corpus_options`.
-        seed: Of the training.
-
-    Raises:
-        ValueError: If the corpus has no such option, or an experiment cannot do what it asks for.
+    """What an experiment tells `load_corpus` beside size and folder; an error for what it cannot do.
 
     Examples:
         >>> corpus_options("voc2007", "small", {"draw_seed": "seed"}, seed=3)
@@ -119,18 +95,10 @@ def corpus_options(corpus: str, size: str, given: Any, seed: int) -> dict[str, A
 def prepare_inputs(
     data: DatasetDict, experiment: ExperimentArguments, training: ContrastiveTrainingArguments
 ) -> Inputs:
-    """Model, batches and processor for a corpus.
-
-    Args:
-        data: Splits with a column ``text`` or ``image`` and a column ``labels`` with lists of ids.
-        experiment: Backbone, length, size and how many rows to keep.
-        training: For the order of processes.
-    """
+    """Model, batches and processor for splits with a column ``text`` or ``image`` and lists of ids as ``labels``."""
+    most = {"train": experiment.max_train_samples}
     data = DatasetDict(
-        {
-            split: sample_rows(rows, experiment.max_train_samples if split == "train" else experiment.max_eval_samples)
-            for split, rows in data.items()
-        }
+        {split: sample_rows(rows, most.get(split, experiment.max_eval_samples)) for split, rows in data.items()}
     )
     label_names = data["train"].features["labels"].feature.names
     if "image" in data["train"].column_names:
@@ -141,9 +109,18 @@ def prepare_inputs(
 
 def sample_rows(rows: Any, most: int | None) -> Any:
     """At most `most` rows, drawn with a fixed seed: a smaller number gives a part of a larger."""
-    if most is None or most >= len(rows):
-        return rows
-    return rows.shuffle(seed=SAMPLE_SEED).select(range(most))
+    return rows if most is None or most >= len(rows) else rows.shuffle(seed=SAMPLE_SEED).select(range(most))
+
+
+def training_steps(rows: int, training: ContrastiveTrainingArguments) -> int:
+    """Steps that a training on so many rows takes."""
+    if training.max_steps > 0:
+        return int(training.max_steps)
+    batch = training.train_batch_size * training.world_size
+    batches = rows // batch if training.drop_last_train_batch else math.ceil(rows / batch)
+    updates = max(1, math.ceil(batches / training.gradient_accumulation_steps))
+    steps: int = math.ceil(training.num_train_epochs * updates)
+    return steps
 
 
 def _text_inputs(data: DatasetDict, label_names: list[str], experiment: ExperimentArguments) -> Inputs:
@@ -192,40 +169,21 @@ def _small_text_encoder(vocabulary: int, label_names: list[str], experiment: Exp
         max_position_embeddings=max(512, experiment.max_length),
         pad_token_id=0,
     )
-    return MLCLModel(
-        MLCLConfig(
-            backbone_config=backbone,
-            id2label=dict(enumerate(label_names)),
-            label2id={name: number for number, name in enumerate(label_names)},
-            pooling="mean",
-            **_heads(experiment),
-        )
-    )
+    names = {"id2label": dict(enumerate(label_names)), "label2id": {name: i for i, name in enumerate(label_names)}}
+    return MLCLModel(MLCLConfig(backbone_config=backbone, pooling="mean", **names, **_heads(experiment)))
 
 
 def _from_backbone(name: str, label_names: list[str], experiment: ExperimentArguments, **settings: Any) -> MLCLModel:
     if experiment.backbone_weights is not None:
         settings["weights"] = experiment.backbone_weights
-    try:
-        with without_vain_attempts(name):
-            return MLCLModel.from_backbone(
-                name,
-                label_names,
-                pretrained=experiment.pretrained,
-                trust_remote_code=experiment.trust_remote_code,
-                **_heads(experiment),
-                **settings,
-            )
-    except (OSError, ValueError) as error:
-        raise ValueError(_no_backbone(name, error)) from error
+    settings |= {"pretrained": experiment.pretrained, "trust_remote_code": experiment.trust_remote_code}
+    with _naming_backbone(name, OSError, ValueError):
+        return MLCLModel.from_backbone(name, label_names, **_heads(experiment), **settings)
 
 
 def _tokenizer(name: str, trust_remote_code: bool) -> Any:
-    try:
-        with without_vain_attempts(name):
-            return load(AutoTokenizer, name, trust_remote_code=trust_remote_code)
-    except Exception as error:  # whatever is wrong with its files
-        raise ValueError(_no_backbone(name, error)) from error
+    with _naming_backbone(name, Exception):  # whatever is wrong with its files
+        return load(AutoTokenizer, name, trust_remote_code=trust_remote_code)
 
 
 @contextmanager
@@ -239,19 +197,25 @@ def without_vain_attempts(name: str) -> Iterator[None]:
         hub.HF_HUB_OFFLINE = before
 
 
+@contextmanager
+def _naming_backbone(name: str, *errors: type[Exception]) -> Iterator[None]:
+    """What is wrong with a backbone's files is told with the ways out."""
+    try:
+        with without_vain_attempts(name):
+            yield
+    except errors as error:
+        raise ValueError(_no_backbone(name, error)) from error
+
+
 def _no_backbone(name: str, error: Exception) -> str:
+    try:  # models that earlier downloads have left need no network
+        found = sorted(repo.repo_id for repo in scan_cache_dir().repos if repo.repo_type == "model")
+    except Exception:  # there is no cache, or one that cannot be read: then there is nothing to offer
+        found = []
+    cached = f" In the cache: {', '.join(found[:8])}{', …' if len(found) > 8 else ''}." if found else ""
     return (
         f"The backbone {name!r} is not available: {problem(error.__cause__ or error)}\n"
         f"Give --backbone a local folder with its weights and tokenizer, the name of a model on the Hub while you are "
         f"online, a timm architecture (with --backbone_weights FILE, or --pretrained False for random weights), or "
-        f"{SMALL_BACKBONE!r}: a small encoder that learns from nothing and needs no download.{_cached_models()}"
+        f"{SMALL_BACKBONE!r}: a small encoder that learns from nothing and needs no download.{cached}"
     )
-
-
-def _cached_models() -> str:
-    """Models that earlier downloads have left, which need no network."""
-    try:
-        found = sorted(repo.repo_id for repo in scan_cache_dir().repos if repo.repo_type == "model")
-    except Exception:  # there is no cache, or one that cannot be read: then there is nothing to offer
-        return ""
-    return f" In the cache: {', '.join(found[:8])}{', …' if len(found) > 8 else ''}." if found else ""

@@ -56,14 +56,11 @@ class OutputFolder:
         self.path = Path(folder)
         self.hidden = self.path / HIDDEN_FOLDER
 
-    # Whose it is ------------------------------------------------------------------------------------------------------
-
     @contextmanager
     def owned(self) -> Iterator[None]:
         """Have the folder for this process alone, and tidy up after one that was killed.
 
-        Raises:
-            ValueError: If another process has it. Names host, process and time.
+        If another process has it, a ValueError names host, process and time.
         """
         if self.path.exists() and not self.path.is_dir():
             raise ValueError(f"output_dir {str(self.path)!r} is a file. Choose another --output_dir.")
@@ -97,16 +94,10 @@ class OutputFolder:
             shutil.rmtree(aside, ignore_errors=True)
         shutil.rmtree(self.hidden / "staged", ignore_errors=True)
 
-    # What is whose ----------------------------------------------------------------------------------------------------
-
     def check_replaceable(self, *names: str) -> None:
-        """Refuse to replace what no training wrote, or what was changed since.
+        """Refuse to replace files and folders that no training wrote, or that were changed since.
 
-        Args:
-            *names: Files and folders in it that are going to be replaced.
-
-        Raises:
-            ValueError: Names what is in the way.
+        A ValueError names what is in the way.
         """
         written = self._written()
         for name in names:
@@ -125,15 +116,11 @@ class OutputFolder:
                     "it away, or choose another --output_dir."
                 )
 
-    # Writing ----------------------------------------------------------------------------------------------------------
-
     @contextmanager
     def staging(self, name: str, from_published: bool = False) -> Iterator[Path]:
         """A folder to write a model into before it is published; gone after the block.
 
-        Args:
-            name: Of the model.
-            from_published: Whether it begins with the files that are published under that name.
+        With `from_published` it begins with the files that are published under that name.
         """
         stage = self.hidden / "staged" / f"{name}.new"  # a name that nobody looks for
         shutil.rmtree(stage, ignore_errors=True)
@@ -151,18 +138,13 @@ class OutputFolder:
                 stage.parent.rmdir()
 
     def publish(self, **stages: Path) -> None:
-        """Put models in their place, each in one step. What training wrote there before goes.
-
-        Args:
-            **stages: What `staging` gave, by name.
-        """
+        """Put models, each what `staging` gave, in their place in one step. What training wrote there before goes."""
         new = {name: {file: [_look(stage / file)] for file in _files(stage)} for name, stage in stages.items()}
         old = self._written()  # until it is gone, both are known
         both = {
-            name: {
-                file: [*old.get(name, {}).get(file, ()), *looks.get(file, ())] for file in {*old.get(name, {}), *looks}
-            }
+            name: {file: [*before.get(file, ()), *looks.get(file, ())] for file in {*before, *looks}}
             for name, looks in new.items()
+            for before in (old.get(name, {}),)
         }
         self._write("written.json", {**old, **both})
         for name, stage in stages.items():
@@ -181,23 +163,14 @@ class OutputFolder:
 
     @contextmanager
     def writing(self, *names: str) -> Iterator[None]:
-        """Write files in the block that a later training knows as its own, also after an interruption within it.
-
-        Args:
-            *names: The files.
-        """
+        """Write files in the block that a later training knows as its own, also after an interruption within it."""
         self._write("written.json", {**self._written(), **{name: {"": [BEING_WRITTEN]} for name in names}})
         yield
         self._write("written.json", {**self._written(), **{name: {"": [_look(self.path / name)]} for name in names}})
 
     @contextmanager
     def changing(self, name: str, file: str) -> Iterator[None]:
-        """Change a file in the block that stays ours, if it was.
-
-        Args:
-            name: A model.
-            file: Of it.
-        """
+        """Change a file of a model in the block; it stays ours, if it was."""
         path, written = self.path / name / file, self._written()
         ours = _look(path) in written.get(name, {}).get(file, ())
         yield
@@ -208,8 +181,6 @@ class OutputFolder:
         """What each file that trainings wrote may look like, by folder and name; of a file, the name is empty."""
         known = self._read("written.json") or {}
         return {name: files for name, files in known.items() if _are_looks(files)}
-
-    # What was begun ---------------------------------------------------------------------------------------------------
 
     def begin(self, settings: Mapping[str, Any]) -> None:
         """Write down what is going to be trained."""
@@ -223,8 +194,6 @@ class OutputFolder:
         """Settings of the training that was begun here last, if it was not finished."""
         run = self._read("run.json", settings=dict, finished=bool)
         return run["settings"] if run and not run["finished"] else None
-
-    # ------------------------------------------------------------------------------------------------------------------
 
     def _read(self, name: str, **kinds: Any) -> dict[str, Any] | None:
         try:

@@ -1,10 +1,9 @@
-"""From a recipe, a file and the command line to the arguments of an experiment, in this order of precedence."""
+"""From a recipe, a file and the command line to the arguments of an experiment, in this order; and their checks."""
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
-import difflib
 import functools
 import importlib
 import json
@@ -17,28 +16,24 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
-import yaml
 from transformers import HfArgumentParser
+from transformers.trainer_utils import HubStrategy
 
-from hf_mlcl.experiments.argument_types import accepts, hint_name, known_arguments
-from hf_mlcl.experiments.arguments import ExperimentArguments
-from hf_mlcl.experiments.checking import check_experiment
+from hf_mlcl.data.registry import list_corpora
+from hf_mlcl.errors import unknown_name
+from hf_mlcl.evaluation.config import LinearEvaluationConfig
+from hf_mlcl.experiments.arguments import OF_PROTOCOL, ExperimentArguments
+from hf_mlcl.experiments.inputs import corpus_options
 from hf_mlcl.experiments.recipe import Recipe
-from hf_mlcl.experiments.yaml_file import parse_yaml
+from hf_mlcl.experiments.settings_file import accepts, hint_name, known_arguments, read_settings
+from hf_mlcl.losses import loss_kinds, on_logits_only
 from hf_mlcl.training import ContrastiveTrainingArguments
 
 logger = logging.getLogger(__name__)
 
-OTHER_PROTOCOL = {
-    "study": ("minutes", "prototype_init", "label_templates"),
-    "best": (
-        *("evaluation", "augmented_passes", "load_best_model_at_end", "metric_for_best_model"),
-        *(f"linear_{name}" for name in ("learning_rates", "weight_decays", "batch_size", "optimizer", "epochs")),
-    ),
-}
-"""Settings that mean nothing with a protocol."""
-
-DRY_RUN = ("--dry-run", "--dry_run")
+DRY_RUN = ("--dry_run", "--dry-run")
+MAPPINGS = {"loss_kwargs": '{"alpha": 1.0}', "corpus_options": '{"labelled_only": true}'}
+"""Settings that are mappings, with an example."""
 
 
 def parse_experiment(
@@ -75,13 +70,6 @@ def parse_experiment(
 def parse_settings(argv: Sequence[str], description: str | None = None) -> dict[str, Any]:
     """What a command line says, and the file that it may name with ``--config``; nothing else.
 
-    Args:
-        argv: The command line.
-        description: For ``--help``.
-
-    Raises:
-        ValueError: If an argument is unknown or its value wrong.
-
     Examples:
         >>> parse_settings(["--learning_rate", "2e-5", "--size", "small"])
         {'learning_rate': 2e-05, 'size': 'small'}
@@ -95,10 +83,10 @@ def _parsed(argv: Sequence[str], description: str | None = None) -> tuple[dict[s
     known, unknown = _parser(description).parse_known_args(list(argv))
     if unknown:
         wrong = next((word.partition("=")[0] for word in unknown if word.startswith("-")), unknown[0])
-        raise ValueError(f"There is no argument {wrong}. Nearest: {_nearest(wrong.lstrip('-'), '--')}.")
+        raise ValueError(unknown_name("argument", wrong, (f"--{name}" for name in _arguments()), most=3))
     given = vars(known)
     if "dry_run" in given:
-        raise ValueError("--dry-run is for recipes; `hf-mlcl train` has --check.")
+        raise ValueError("--dry_run is for recipes; `hf-mlcl train` has --check.")
     return read_settings(given.pop("config")) if "config" in given else {}, given
 
 
@@ -136,19 +124,18 @@ def build_experiment(
             raise ValueError(f"{name}=False is not possible: an experiment trains and evaluates. Leave it out.")
     import_plugins(settings.get("plugins") or ())
     loss, size = str(settings.get("loss", recipe.loss)), str(settings.get("size", "full"))
-    corpus = settings.get("corpus", recipe.corpus)
-    chosen = {**recipe.for_loss(loss, size), "corpus": corpus, "loss": loss, "size": size, **settings}
+    stated = recipe.for_loss(loss, size)
+    chosen = {"save_total_limit": 1, "corpus": recipe.corpus, **stated, "loss": loss, "size": size, **settings}
     # Hyperparameters of the study hold until others are named: --loss_kwargs '{"beta": 2}' leaves alpha as it is.
-    for name in ("loss_kwargs", "corpus_options"):
-        chosen[name] = {**recipe.for_loss(loss, size).get(name, {}), **_as_dict(name, settings.get(name))}
-    chosen.setdefault("output_dir", f"outputs/{Path(str(corpus)).stem}{'-small' if size == 'small' else ''}-{loss}")
+    for name in MAPPINGS:
+        chosen[name] = {**stated.get(name, {}), **_as_dict(name, settings.get(name))}
+    folder = f"outputs/{Path(str(chosen['corpus'])).stem}{'-small' if size == 'small' else ''}-{loss}"
+    chosen.setdefault("output_dir", folder)
     _fit_to_protocol(chosen, settings)
     _choose_precision(chosen)
-    in_experiment = {field.name for field in dataclasses.fields(ExperimentArguments)}
-    experiment = ExperimentArguments(**{name: value for name, value in chosen.items() if name in in_experiment})
-    training = ContrastiveTrainingArguments(
-        **{name: value for name, value in chosen.items() if name not in in_experiment}
-    )
+    of_experiment = {field.name for field in dataclasses.fields(ExperimentArguments)} & chosen.keys()
+    experiment = ExperimentArguments(**{name: chosen.pop(name) for name in of_experiment})
+    training = ContrastiveTrainingArguments(**chosen)
     if experiment.global_batch_size is not None and "per_device_train_batch_size" not in settings:
         training.per_device_train_batch_size = _share(experiment.global_batch_size, training)
     check_experiment(experiment, training)
@@ -156,11 +143,7 @@ def build_experiment(
 
 
 def import_plugins(plugins: Iterable[str]) -> None:
-    """Import modules or Python files, which register losses of one's own.
-
-    Args:
-        plugins: Names of modules, or paths that end in ``.py``.
-    """
+    """Import modules, or Python files whose names end in ``.py``, which register losses of one's own."""
     for plugin in plugins:
         try:
             if plugin.endswith(".py"):
@@ -169,25 +152,6 @@ def import_plugins(plugins: Iterable[str]) -> None:
                 importlib.import_module(plugin)
         except (ImportError, OSError) as error:
             raise ValueError(f"plugins names {plugin!r}, which cannot be imported: {error}") from error
-
-
-def read_settings(path: str) -> dict[str, Any]:
-    """The settings of a YAML or JSON file.
-
-    Args:
-        path: The file; its name ends in .yaml, .yml or .json.
-    """
-    file = Path(path)
-    if file.suffix not in (".yaml", ".yml", ".json") or not file.is_file():
-        raise ValueError(f"--config must name a YAML or JSON file (.yaml, .yml, .json) that is there; got {path!r}.")
-    try:
-        text = file.read_text(encoding="utf-8")
-        content = json.loads(text) if file.suffix == ".json" else parse_yaml(text)
-    except (json.JSONDecodeError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ValueError(f"--config {path} cannot be read: {error}") from error
-    if not isinstance(content, dict):
-        raise ValueError(f"--config {path} must hold settings as `name: value`; got {type(content).__name__}.")
-    return content
 
 
 class _Parser(HfArgumentParser):  # type: ignore[misc]
@@ -210,73 +174,58 @@ def _parser(description: str | None = None) -> Any:
     parser.add_argument(
         *DRY_RUN, action="store_true", help="Print every setting with its origin, rows, steps and time, and end."
     )
-    for action in parser._actions:
+    for action in parser._actions:  # argparse has no other way to leave out what was not given
         action.default = argparse.SUPPRESS
     return parser
 
 
 @functools.cache
-def _actions() -> dict[str, Any]:
-    """What the parser does with each setting."""
-    return {action.dest: action for action in _parser()._actions if action.dest not in ("config", "dry_run", "help")}
-
-
-def _nearest(name: str, prefix: str = "") -> str:
-    """Settings whose names are much like one that is wrong."""
-    near = difflib.get_close_matches(name.replace("-", "_"), _actions(), n=3)
-    return ", ".join(prefix + found for found in near) or "none, see --help"
+def _arguments() -> dict[str, tuple[Any, Any]]:
+    """What turns the text of each argument into its value, and its type."""
+    types = known_arguments()
+    return {action.dest: (action.type, types[action.dest]) for action in _parser()._actions if action.dest in types}
 
 
 def _converted(name: str, value: Any) -> Any:
     """A setting with the type of its field; an error for a name that is none."""
-    actions = _actions()
-    if name not in actions:
-        raise ValueError(f"There is no setting {name!r}. Nearest: {_nearest(name)}.")
-    if isinstance(value, os.PathLike):
-        value = os.fspath(value)
-    if isinstance(value, list | tuple):
-        value = [_from_text(name, item, actions[name].type) for item in value]
-    else:
-        value = _from_text(name, value, actions[name].type)
-    hint = _types()[name]
+    if name not in _arguments():
+        raise ValueError(unknown_name("setting", name, _arguments(), most=3))
+    convert, hint = _arguments()[name]
+
+    def from_text(one: Any) -> Any:
+        if not isinstance(one, str) or not callable(convert):
+            return one
+        try:
+            return convert(one)
+        except (ValueError, TypeError, argparse.ArgumentTypeError) as error:
+            raise ValueError(f"{name} cannot be {one!r}: {error}") from error
+
+    value = os.fspath(value) if isinstance(value, os.PathLike) else value
+    value = list(map(from_text, value)) if isinstance(value, list | tuple) else from_text(value)
     if not accepts(hint, value):
         raise ValueError(f"{name} must be {hint_name(hint)}; got {value!r}.")
     return value
 
 
-def _from_text(name: str, value: Any, convert: Any) -> Any:
-    if not isinstance(value, str) or not callable(convert):
-        return value
-    try:
-        return convert(value)
-    except (ValueError, TypeError, argparse.ArgumentTypeError) as error:
-        raise ValueError(f"{name} cannot be {value!r}: {error}") from error
-
-
-@functools.cache
-def _types() -> dict[str, Any]:
-    return known_arguments()
-
-
 def _as_dict(name: str, value: Any) -> dict[str, Any]:
-    example = {"loss_kwargs": '{"alpha": 1.0}', "corpus_options": '{"labelled_only": true}'}[name]
     if isinstance(value, str):
         try:
             value = json.loads(value)
         except json.JSONDecodeError as error:
-            raise ValueError(f"{name} must be JSON such as '{example}'; got {value!r}.") from error
+            raise ValueError(f"{name} must be JSON such as '{MAPPINGS[name]}'; got {value!r}.") from error
     if not isinstance(value or {}, dict):
-        raise ValueError(f"{name} must be a mapping such as '{example}'; got {value!r}.")
+        raise ValueError(f"{name} must be a mapping such as '{MAPPINGS[name]}'; got {value!r}.")
     return dict(value or {})
 
 
 def _fit_to_protocol(chosen: dict[str, Any], given: Mapping[str, Any]) -> None:
-    """Leave out what a recipe says for the other protocol; refuse it where the user says it."""
-    protocol = str(chosen.get("protocol", "study"))
-    for name in OTHER_PROTOCOL.get(protocol, ()):
-        if given.get(name) is not None:
-            raise ValueError(f"{name} means nothing with protocol={protocol!r}. Leave it out, or choose the other one.")
-        chosen.pop(name, None)
+    """Leave out what a recipe says for the other protocol; what the user says of it is refused, here or later."""
+    is_best = chosen.get("protocol") == "best"
+    for name in OF_PROTOCOL["study" if is_best else "best"]:
+        if given.get(name) is None:
+            chosen.pop(name, None)
+        elif is_best:
+            raise ValueError(f"{name} means nothing with protocol='best'. Leave it out, or choose 'study'.")
     if given.get("minutes") is not None and given.get("num_train_epochs") is not None:
         raise ValueError("minutes and num_train_epochs both say how long to train. Give one of them.")
 
@@ -286,14 +235,13 @@ def _choose_precision(chosen: dict[str, Any]) -> None:
     if {"bf16", "fp16"} & chosen.keys() or chosen.get("use_cpu") or not torch.cuda.is_available():
         return
     launched_with = os.environ.get("ACCELERATE_MIXED_PRECISION")
-    if launched_with is not None:  # by accelerate launch, whose default is "no"; HF's arguments follow it
-        if launched_with == "no":
-            logger.warning(
-                "Training in 32 bits, as accelerate launch says (mixed_precision=no). The study trained in 16: "
-                "accelerate launch --mixed_precision bf16, or --bf16 after the program's name."
-            )
-        return
-    chosen["bf16" if torch.cuda.is_bf16_supported() else "fp16"] = True
+    if launched_with is None:
+        chosen["bf16" if torch.cuda.is_bf16_supported() else "fp16"] = True
+    elif launched_with == "no":  # the default of accelerate launch, which HF's arguments follow
+        logger.warning(
+            "Training in 32 bits, as accelerate launch says (mixed_precision=no). The study trained in 16: "
+            "accelerate launch --mixed_precision bf16, or --bf16 after the program's name."
+        )
 
 
 def _share(global_batch_size: int, training: ContrastiveTrainingArguments) -> int:
@@ -305,3 +253,88 @@ def _share(global_batch_size: int, training: ContrastiveTrainingArguments) -> in
             f"per_device_train_batch_size, or a global_batch_size that is a multiple of {devices}."
         )
     return global_batch_size // devices
+
+
+def check_experiment(experiment: ExperimentArguments, training: ContrastiveTrainingArguments) -> None:
+    """Raise a ValueError for what cannot be trained or evaluated; it names the setting and what to do."""
+    corpus, loss, options = experiment.corpus, training.loss, experiment.corpus_options
+    checkpoints = (HubStrategy.CHECKPOINT, HubStrategy.ALL_CHECKPOINTS)
+    wrong = {
+        f"num_train_epochs must be above 0, or max_steps must; got {training.num_train_epochs:g} and "
+        f"{training.max_steps}: nothing would be trained.": training.max_steps <= 0 and training.num_train_epochs <= 0,
+        f"hub_strategy={str(training.hub_strategy.value)!r} is not possible: an experiment pushes its finished "
+        "encoder and classifier, and no checkpoints. Leave it out, or use ContrastiveMultiLabelTrainer, which pushes "
+        "them.": training.push_to_hub and training.hub_strategy in checkpoints,
+        f"data_dir={experiment.data_dir!r} is not a folder. Give the folder with the files of {corpus}.": (
+            experiment.data_dir is not None and not Path(experiment.data_dir).expanduser().is_dir()
+        ),
+        f"corpus_options={options} are for the corpora of `hf-mlcl corpora`, and {corpus!r} is none of them. Leave "
+        "them out.": options and corpus not in list_corpora(),
+        f"test_file is for data of one's own; the corpus {corpus!r} has its test split.": (
+            corpus in list_corpora() and experiment.test_file is not None
+        ),
+        f"evaluation='direct' needs a loss on logits; {loss!r} trains no classifier. Join one ({loss}+zlpr), or leave "
+        "evaluation at 'auto'.": experiment.evaluation == "direct" and "logit" not in loss_kinds(loss),
+    }
+    for message, holds in wrong.items():
+        if holds:
+            raise ValueError(message)
+    if corpus in list_corpora():
+        corpus_options(str(corpus), experiment.size, options, training.seed)
+    linear_config(experiment, training)
+
+
+def check_push(repo_id: str, token: str | bool | None = None) -> None:
+    """Refuse a push that cannot succeed: no name of a repository, no way to the Hub, nobody logged in.
+
+    Examples:
+        >>> check_push("me/reg+zlpr")  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        ...
+        ValueError: 'me/reg+zlpr' cannot name a repository of the Hub. Expected owner/name of letters, digits, - _ . ...
+    """
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HFValidationError
+    from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
+
+    from hf_mlcl.data.download import hub_is_reachable
+
+    try:
+        validate_repo_id(repo_id)
+    except HFValidationError as error:
+        raise ValueError(
+            f"{repo_id!r} cannot name a repository of the Hub. Expected owner/name of letters, digits, - _ . "
+            f"(of a training: --hub_model_id)."
+        ) from error
+    if not hub_is_reachable():
+        raise ValueError("The Hub cannot be reached. `hf-mlcl doctor` says what else is missing.")
+    try:
+        HfApi(token=token).whoami()
+    except Exception as error:  # no token, a wrong one, or a Hub that fails
+        reason = " ".join(str(error).split())
+        raise ValueError(f"The Hub does not know who pushes; log in with `hf auth login`. It says: {reason}") from error
+
+
+def evaluates_linearly(experiment: ExperimentArguments, loss: str) -> bool:
+    """Whether the frozen features are evaluated, and not the trained logits."""
+    return experiment.evaluation == "linear" or (experiment.evaluation == "auto" and not on_logits_only(loss))
+
+
+def linear_config(experiment: ExperimentArguments, training: ContrastiveTrainingArguments) -> LinearEvaluationConfig:
+    """How an experiment evaluates: by the study's linear evaluation, by the trained logits, or as serves a user best.
+
+    Examples:
+        >>> training = ContrastiveTrainingArguments("outputs", report_to="none", use_cpu=True)
+        >>> linear_config(ExperimentArguments(linear_optimizer="sgd"), training).optimizer
+        'sgd'
+    """
+    linear = evaluates_linearly(experiment, training.loss)
+    settings: dict[str, Any] = {
+        name.removeprefix("linear_"): value for name, value in vars(experiment).items() if name.startswith("linear_")
+    }
+    settings |= {"thresholds": experiment.thresholds, "single_label": experiment.single_label, "seed": training.seed}
+    settings["protocol"] = "best" if experiment.protocol == "best" else "study" if linear else "direct"
+    try:
+        return LinearEvaluationConfig(**settings)
+    except (ValueError, TypeError) as error:
+        raise ValueError(str(error).replace("`", "linear_", 1).replace("`", "", 1)) from error

@@ -10,20 +10,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import torch
+import transformers
+from safetensors import SafetensorError
+from transformers.image_utils import load_image
+
+from hf_mlcl.data import download
+from hf_mlcl.metrics import DecisionRule
+from hf_mlcl.models import MLCLConfig
+from hf_mlcl.models.loading import check_finite, check_weights, load, problem, trust_backbone, unreadable_weights
+from hf_mlcl.models.pipelines import probabilities_of
 
 CLASSIFIER_FOLDER = "classifier"
-
-
-class BrokenRow(NamedTuple):
-    """A row that could not be read; it takes its place among the others.
-
-    Attributes:
-        shown: What stands for it in the output.
-        reason: Why, and how to fix it.
-    """
-
-    shown: str
-    reason: str
 
 
 class Prediction(NamedTuple):
@@ -32,11 +30,11 @@ class Prediction(NamedTuple):
     Attributes:
         row: The row as it came.
         probabilities: Of every label; None where there is an error.
-        error: Why there are none.
+        error: Why there are none, and how to fix it.
     """
 
     row: Any
-    probabilities: npt.NDArray[np.float32] | None
+    probabilities: npt.NDArray[np.float32] | None = None
     error: str | None = None
 
 
@@ -62,13 +60,10 @@ class Predictor:
         device: str | None = None,
         trust_remote_code: bool = False,
     ) -> None:
-        from hf_mlcl.data.download import hub_is_reachable
-        from hf_mlcl.models.loading import problem
-
         self.model = str(classifier_folder(model))
         self.batch_size = batch_size
         try:
-            if not Path(self.model).is_dir() and not hub_is_reachable():
+            if not Path(self.model).is_dir() and not download.hub_is_reachable():
                 raise ValueError("it is no folder here, and the Hub cannot be reached")
             self._load(device, trust_remote_code)
         except Exception as error:  # a folder that somebody else wrote can break the libraries anywhere
@@ -77,43 +72,27 @@ class Predictor:
                 f"training, its {CLASSIFIER_FOLDER}/, or a classifier on the Hub."
             ) from error
 
-    def _load(self, device: str | None, trust_remote_code: bool) -> None:
-        import torch
-        from safetensors import SafetensorError
-        from transformers import (
-            AutoConfig,
-            AutoImageProcessor,
-            AutoModelForImageClassification,
-            AutoModelForSequenceClassification,
-            AutoTokenizer,
-        )
-
-        from hf_mlcl.metrics import DecisionRule
-        from hf_mlcl.models import MLCLConfig
-        from hf_mlcl.models.loading import check_finite, check_weights, load, trust_backbone, unreadable_weights
-
-        if trust_remote_code:
+    def _load(self, device: str | None, trust: bool) -> None:
+        if trust:
             trust_backbone(self.model)
-        config = load(AutoConfig, self.model, trust_remote_code=trust_remote_code)
+        config = load(transformers.AutoConfig, self.model, trust_remote_code=trust)
         architecture = str((config.architectures or ["unknown"])[0])
         if not architecture.endswith(("ForSequenceClassification", "ForImageClassification")):
             raise ValueError(f"it holds a {architecture}, which does not classify")
-        self.kind = "image" if architecture.endswith("ForImageClassification") else "text"
+        images = architecture.endswith("ForImageClassification")
+        kind, processor = transformers.AutoModelForSequenceClassification, transformers.AutoTokenizer
+        if images:
+            kind, processor = transformers.AutoModelForImageClassification, transformers.AutoImageProcessor
+        self.kind = "image" if images else "text"
         self.label_names: list[str] = [str(config.id2label[number]) for number in range(config.num_labels)]
         self.rule = DecisionRule.of(config)
-        images = self.kind == "image"
-        kind = AutoModelForImageClassification if images else AutoModelForSequenceClassification
         try:
-            found, weights = load(
-                kind, self.model, trust_remote_code=trust_remote_code, config=config, output_loading_info=True
-            )
+            found, weights = load(kind, self.model, trust_remote_code=trust, config=config, output_loading_info=True)
         except SafetensorError as error:
             raise unreadable_weights(self.model, error) from error
         check_weights(self.model, weights, foreign=not isinstance(config, MLCLConfig))
         check_finite(self.model, found)
-        self._processor = load(
-            AutoImageProcessor if images else AutoTokenizer, self.model, trust_remote_code=trust_remote_code
-        )
+        self._processor = load(processor, self.model, trust_remote_code=trust)
         if not images and self._processor.pad_token is None:
             self.batch_size = 1  # nothing to fill shorter texts with
         best = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else "cpu"
@@ -123,24 +102,19 @@ class Predictor:
         """Predict rows as they come, a batch at a time: nothing is kept, and a row that fails stops no other.
 
         Args:
-            rows: Texts; or images, as PIL images or paths. A `BrokenRow` is passed on with its reason.
+            rows: Texts; or images, as PIL images or paths. A `Prediction` with an error takes its place as it is.
         """
         rest = iter(rows)
         while batch := list(itertools.islice(rest, self.batch_size)):
-            good = [row for row in batch if not isinstance(row, BrokenRow)]
+            good = [row for row in batch if not isinstance(row, Prediction)]
             found = iter(self._predict(good) if good else [])
-            yield [
-                Prediction(row.shown, None, row.reason) if isinstance(row, BrokenRow) else next(found) for row in batch
-            ]
+            yield [row if isinstance(row, Prediction) else next(found) for row in batch]
 
     def probabilities(self, rows: Sequence[Any]) -> npt.NDArray[np.float32]:
-        """The probability of every label (rows, labels).
+        """The probability of every label (rows, labels); a ValueError names a row that cannot be predicted.
 
         Args:
             rows: Texts; or images, as PIL images or paths.
-
-        Raises:
-            ValueError: If one of the rows cannot be predicted. It says which.
         """
         result = np.zeros((len(rows), len(self.label_names)), dtype=np.float32)
         for number, found in enumerate(itertools.chain.from_iterable(self.predictions(rows))):
@@ -151,8 +125,6 @@ class Predictor:
 
     def _predict(self, rows: list[Any]) -> list[Prediction]:
         """Predict rows together, and one by one if that fails, to find out which of them it is."""
-        from hf_mlcl.models.loading import problem
-
         try:
             every = self._scores(rows)
         except Exception as error:  # of a tokenizer, an image's format or the model, depending on the row
@@ -165,11 +137,6 @@ class Predictor:
         ]
 
     def _scores(self, rows: list[Any]) -> npt.NDArray[np.float32]:
-        import torch
-        from transformers.image_utils import load_image
-
-        from hf_mlcl.models.pipelines import probabilities_of
-
         if self.kind == "image":
             inputs = self._processor(images=[load_image(row) for row in rows], return_tensors="pt")
             inputs = inputs.to(self._classifier.dtype)
@@ -177,8 +144,7 @@ class Predictor:
             inputs = self._processor(rows, padding=len(rows) > 1, truncation=True, return_tensors="pt")
         with torch.inference_mode():
             logits = self._classifier(**inputs.to(self._classifier.device)).logits
-        scores: npt.NDArray[np.float32] = probabilities_of(logits, self._classifier.config).cpu().numpy()
-        return scores
+        return np.asarray(probabilities_of(logits, self._classifier.config).cpu().numpy())
 
 
 def classifier_folder(model: str | os.PathLike[str]) -> Path | str:
@@ -188,11 +154,7 @@ def classifier_folder(model: str | os.PathLike[str]) -> Path | str:
 
 
 def newest_classifier(folder: str | os.PathLike[str] = "outputs") -> Path | None:
-    """The classifier that was saved last anywhere below a folder.
-
-    Args:
-        folder: Where to look.
-    """
+    """The classifier that was saved last anywhere below a folder."""
     found = (path for path in Path(folder).glob(f"**/{CLASSIFIER_FOLDER}/config.json") if path.is_file())
     newest = max(found, key=lambda path: path.stat().st_mtime, default=None)
     return None if newest is None else newest.parent

@@ -10,98 +10,54 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate import PartialState
 from datasets import DatasetDict
-from transformers import set_seed
+from transformers import PrinterCallback, ProgressCallback, TrainerCallback, set_seed
+from transformers.utils.logging import disable_progress_bar
 
 from hf_mlcl import ContrastiveMultiLabelTrainer
 from hf_mlcl.data.own import data_fingerprint
 from hf_mlcl.data.registry import list_corpora
-from hf_mlcl.experiments.anytime import Anytime
+from hf_mlcl.evaluation import LinearEvaluationResult, space_quality
+from hf_mlcl.experiments.anytime import UNIFORMITY_ROWS, Anytime
 from hf_mlcl.experiments.arguments import ExperimentArguments
-from hf_mlcl.experiments.checking import check_experiment, check_push
 from hf_mlcl.experiments.checkpoints import StatisticsInCheckpoints, delete_checkpoints, starting_checkpoint
-from hf_mlcl.experiments.decisions import DECISIONS_FILE, METRICS_FILE, save_decisions
-from hf_mlcl.experiments.evaluating import Evaluated, evaluate_study
 from hf_mlcl.experiments.inputs import Inputs, load_data, prepare_inputs
 from hf_mlcl.experiments.output_folder import OutputFolder
-from hf_mlcl.experiments.progress import without_bars
-from hf_mlcl.files import strict_json, whole_file
-from hf_mlcl.hub import ModelReport, SplitScores, export_encoder, push_folder, write_model_card
+from hf_mlcl.experiments.parsing import check_experiment, check_push, linear_config, parse_experiment
+from hf_mlcl.experiments.recipe import Recipe
+from hf_mlcl.experiments.results import (
+    DATA_FINGERPRINT,
+    DATA_SOURCE,
+    DECISIONS_FILE,
+    METRICS_FILE,
+    ExperimentResult,
+    print_summary,
+    save_decisions,
+)
+from hf_mlcl.experiments.verdict import verdict
+from hf_mlcl.files import strict_json
+from hf_mlcl.hub import ModelReport, export_encoder, push_folder, write_model_card
 from hf_mlcl.hub.model_card import hub_id
+from hf_mlcl.metrics import DecisionRule, f1
 from hf_mlcl.training import ContrastiveTrainingArguments
-from hf_mlcl.training.card_facts import training_report
+from hf_mlcl.training.card_facts import scores_of, training_report
+from hf_mlcl.training.evaluation import evaluate_features, make_classifier, split_features
+from hf_mlcl.training.rows import label_counts
 from hf_mlcl.versions import library_versions
 
 logger = logging.getLogger(__name__)
 
 MODEL_FOLDERS = ("encoder", "classifier", "backbone")
-DATA_SOURCE = "data_source"
-"""Among the settings in it: where data of one's own were read from."""
-DATA_FINGERPRINT = "data_fingerprint"
-"""Among the settings in it: which data of one's own were trained on."""
-
-
-@dataclass(frozen=True)
-class ExperimentResult:
-    """What came out of an experiment; all of it also stands in ``metrics.json``.
-
-    Attributes:
-        metrics: ``validation_...`` and ``test_...`` (micro_f1, macro_f1, hamming_loss, mAP, ...; accuracy for data with
-            one label a row), ``alignment`` and ``uniformity`` of the test features, ``train_loss``, and ``prr`` where
-            the loss has one. A joined loss adds ``direct_...``: the scores of its own logits; tuned thresholds add
-            ``tuned_test_...``: the scores of what the saved classifier decides. All others are those of 0.5.
-            ``protocol="best"`` adds the same with ``frozen_`` in front: of the classifier on the frozen encoder.
-        per_label: For each label its name, training rows (``train_rows``) and test F1 (``f1``).
-        seconds: Time spent on ``data``, ``train``, ``evaluate``, and in ``total``.
-        folder: Where everything was saved.
-        settings: Corpus, loss, seed and all the rest.
-        versions: Of the libraries that matter.
-        verdict: With ``protocol="best"``: ``scores`` of the frozen and the trained classifier with 95 % intervals,
-            ``choices`` that were made, and ``advice``.
-    """
-
-    metrics: dict[str, float]
-    per_label: list[dict[str, Any]]
-    seconds: dict[str, float]
-    folder: Path
-    settings: dict[str, Any] = field(repr=False)
-    versions: dict[str, str] = field(repr=False)
-    verdict: dict[str, Any] = field(default_factory=dict, repr=False)
-
-    def save(self, folder: str | os.PathLike[str] | None = None) -> None:
-        """Write ``metrics.json``, whole or not at all.
-
-        Args:
-            folder: Where to; its own if not given.
-        """
-        with whole_file(Path(folder or self.folder) / METRICS_FILE) as draft:
-            draft.write_text(strict_json(dataclasses.asdict(self)), encoding="utf-8")
-
-    @classmethod
-    def load(cls, folder: str | os.PathLike[str]) -> ExperimentResult:
-        """Read back the result of a finished experiment."""
-        path = Path(folder) / METRICS_FILE
-        try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise ValueError(f"{path} is damaged ({error}). Run the experiment again.") from error
-        metrics = {name: float("nan") if value is None else value for name, value in content["metrics"].items()}
-        return cls(**{**content, "metrics": metrics, "folder": Path(folder)})
 
 
 class PushError(RuntimeError):
-    """An experiment is finished and saved, but its encoder or classifier did not get to the Hub.
-
-    Args:
-        message: What happened, and how to repeat the push.
-        result: Of the experiment.
-    """
+    """An experiment is finished and saved, but its encoder or classifier did not get to the Hub."""
 
     def __init__(self, message: str, result: ExperimentResult) -> None:
         super().__init__(message)
@@ -152,6 +108,13 @@ def run_experiment(
     return result
 
 
+def run_recipe(recipe: Recipe, description: str | None = None) -> None:
+    """What a recipe does as a program: settings from the command line, the experiment, its scores."""
+    result = run_experiment(*parse_experiment(recipe, description=description))
+    print_summary(result)
+    PartialState().destroy_process_group()  # a rank that leaves without it may crash on its way out
+
+
 def _for_trainer(training: ContrastiveTrainingArguments) -> ContrastiveTrainingArguments:
     """A copy of the arguments, changed where the trainer needs it; the caller's stay as they are."""
     own = copy.copy(training)
@@ -173,21 +136,60 @@ def _run(
     seconds: dict[str, float] = {}
     start = time.perf_counter()
     output.check_replaceable(*MODEL_FOLDERS, METRICS_FILE, DECISIONS_FILE)
-    settings = _settings(experiment, training)
+    settings = {**training.to_dict(), **dataclasses.asdict(experiment)}
+    settings = {name: value for name, value in settings.items() if "token" not in name}
     before = output.interrupted()
     checkpoint = starting_checkpoint(experiment, training, same_again=_same(before, settings))
     set_seed(training.seed)
     with _measured(seconds, "data"):
         data = load_data(experiment, training) if data is None else data
-        _check_splits(data)
-        is_own = experiment.corpus not in list_corpora()
-        known_data = {}
-        if is_own:
-            source = str(Path(str(experiment.corpus)).resolve())
-            known_data = {DATA_FINGERPRINT: data_fingerprint(data), DATA_SOURCE: source}
+        settings |= _known_data(experiment, data)
         if checkpoint is not None and not training.resume_from_checkpoint:
-            _check_same_data(before, known_data)
+            _check_same_data(before, settings)
         inputs = prepare_inputs(data, experiment, training)
+    trainer = _trainer(inputs, training, checkpoint, quiet)
+    first = trainer.is_world_process_zero()
+    if first:
+        output.begin(settings)
+    anytime = None
+    if experiment.protocol == "best":
+        tell = partial(print, flush=True) if first and not quiet else lambda line: None
+        anytime = Anytime(trainer, inputs, experiment, output, start, tell, resumed=checkpoint is not None)
+        with _measured(seconds, "frozen"):
+            anytime.begin()
+    with _measured(seconds, "train"):
+        if anytime is not None:
+            metrics = anytime.train(checkpoint)
+        else:
+            metrics = {"train_loss": float(trainer.train(resume_from_checkpoint=checkpoint).training_loss)}
+    with _measured(seconds, "evaluate"):
+        evaluated = evaluate_study(trainer, inputs, experiment) if anytime is None else anytime.evaluate()
+        per_label = _per_label(evaluated, inputs)
+        told = {} if anytime is None else verdict(anytime.stages, anytime.frozen, evaluated, per_label)
+    seconds["total"] = time.perf_counter() - start
+    result = ExperimentResult(
+        metrics={**evaluated.metrics, **metrics, **_prr(trainer)},
+        per_label=per_label,
+        seconds={name: round(value, 2) for name, value in seconds.items()},
+        folder=output.path,
+        settings=settings,
+        versions=library_versions(),
+        verdict=told,
+    )
+    if first:
+        _save(result, trainer.model, evaluated, inputs.processor, output)
+    _prepare_for_others(trainer, inputs, evaluated, experiment, output)
+    if first:
+        output.finish()
+        if anytime is not None:  # the best is saved: nobody goes on from what came after it
+            delete_checkpoints(output.path)
+            anytime.kept.unlink(missing_ok=True)
+    return result
+
+
+def _trainer(
+    inputs: Inputs, training: ContrastiveTrainingArguments, checkpoint: str | None, quiet: bool
+) -> ContrastiveMultiLabelTrainer:
     trainer = ContrastiveMultiLabelTrainer(
         inputs.model,
         training,
@@ -200,46 +202,41 @@ def _run(
     trainer.add_callback(StatisticsInCheckpoints(trainer.statistics, checkpoint))
     if quiet or training.disable_tqdm:
         without_bars(trainer, quiet)
-    if trainer.is_world_process_zero():
-        output.begin(settings | known_data)
-    verdict: dict[str, Any] = {}
-    if experiment.protocol == "best":
-        tell = partial(print, flush=True) if not quiet and trainer.is_world_process_zero() else lambda line: None
-        anytime = Anytime(trainer, inputs, experiment, output, start, tell, resumed=checkpoint is not None)
-        with _measured(seconds, "frozen"):
-            anytime.begin()
-        with _measured(seconds, "train"):
-            metrics = anytime.train(checkpoint)
-        with _measured(seconds, "evaluate"):
-            evaluated = anytime.evaluate()
-            verdict = anytime.verdict(evaluated)
-    else:
-        with _measured(seconds, "train"):
-            metrics = {"train_loss": float(trainer.train(resume_from_checkpoint=checkpoint).training_loss)}
-        with _measured(seconds, "evaluate"):
-            evaluated = evaluate_study(trainer, inputs, experiment)
-    seconds["total"] = time.perf_counter() - start
-    result = ExperimentResult(
-        metrics={**evaluated.metrics, **metrics, **_prr(trainer)},
-        per_label=evaluated.per_label,
-        seconds={name: round(value, 2) for name, value in seconds.items()},
-        folder=output.path,
-        settings=settings | known_data,
-        versions=library_versions(),
-        verdict=verdict,
+    return trainer
+
+
+def evaluate_study(
+    trainer: ContrastiveMultiLabelTrainer, inputs: Inputs, experiment: ExperimentArguments
+) -> LinearEvaluationResult:
+    """The study's evaluation for the kind of loss, from features that are computed once; the same on every rank."""
+    config = linear_config(experiment, trainer.args)
+    wanted = ("validation", "test") if config.protocol == "direct" else ("train", "validation", "test")
+    passes = experiment.augmented_passes if inputs.kind == "image" else 0
+    features = split_features(
+        trainer, {split: inputs.data[split] for split in wanted}, experiment.feature_cache_dir, passes
     )
-    if trainer.is_world_process_zero():
-        _save(result, trainer.model, evaluated, inputs.processor, output)
-    _prepare_for_others(trainer, inputs, evaluated, experiment, output)
-    if trainer.is_world_process_zero():
-        output.finish()
-        if experiment.protocol == "best":  # the best is saved: nobody goes on from what came after it
-            delete_checkpoints(output.path)
-            anytime.kept.unlink(missing_ok=True)
-    return result
+    metrics: dict[str, float] = {}
+    if config.protocol != "direct" and trainer.model.classifier is not None:
+        own = evaluate_features(trainer, features, dataclasses.replace(config, protocol="direct", thresholds="half"))
+        metrics = {f"direct_{name}": value for name, value in own.metrics.items()}
+    result = evaluate_features(trainer, features, config)
+    metrics |= result.metrics | space_quality(*features["test"], max_rows=UNIFORMITY_ROWS)
+    return dataclasses.replace(result, metrics=metrics, classifier=make_classifier(trainer.model, result))
 
 
-# Folders --------------------------------------------------------------------------------------------------------------
+def _per_label(evaluated: LinearEvaluationResult, inputs: Inputs) -> list[dict[str, Any]]:
+    names = inputs.model.config.label_names
+    scores, counts = f1(*_decided(evaluated)), label_counts(inputs.data["train"], len(names))
+    return [
+        {"label": name, "train_rows": int(count), "f1": float(score)}
+        for name, count, score in zip(names, counts, scores, strict=True)
+    ]
+
+
+def _decided(evaluated: LinearEvaluationResult) -> tuple[Any, Any]:
+    """Truth and decisions of the test rows: at 0.5, or of the most probable label alone."""
+    rule = DecisionRule(single_label=evaluated.config.single_label)
+    return evaluated.test_labels, rule.decide(evaluated.test_probabilities)  # type: ignore[arg-type]  # which there are
 
 
 def _push(result: ExperimentResult, training: ContrastiveTrainingArguments) -> None:
@@ -265,10 +262,15 @@ def _repositories(training: ContrastiveTrainingArguments) -> tuple[str, str]:
     return encoder, f"{encoder}-classifier"
 
 
-def _check_splits(data: DatasetDict) -> None:
+def _known_data(experiment: ExperimentArguments, data: DatasetDict) -> dict[str, str]:
+    """What tells data of one's own from others, for whoever goes on with a training or scores its classifier."""
     missing = [split for split in ("train", "validation", "test") if split not in data]
     if missing:
         raise ValueError(f"The corpus has no {' and no '.join(missing)} split, but {', '.join(data)} only.")
+    if experiment.corpus in list_corpora():
+        return {}
+    source = str(Path(str(experiment.corpus)).resolve())
+    return {DATA_FINGERPRINT: data_fingerprint(data), DATA_SOURCE: source}
 
 
 def _same(before: Mapping[str, Any] | None, settings: Mapping[str, Any]) -> bool:
@@ -278,15 +280,17 @@ def _same(before: Mapping[str, Any] | None, settings: Mapping[str, Any]) -> bool
     return before is not None and {**before, **dict.fromkeys(passing)} == {**now, **dict.fromkeys(passing)}
 
 
-def _check_same_data(before: Mapping[str, Any] | None, known_data: Mapping[str, Any]) -> None:
-    if (before or {}).get(DATA_FINGERPRINT) != known_data.get(DATA_FINGERPRINT):
+def _check_same_data(before: Mapping[str, Any] | None, settings: Mapping[str, Any]) -> None:
+    if (before or {}).get(DATA_FINGERPRINT) != settings.get(DATA_FINGERPRINT):
         raise ValueError(
             "The data have changed since the training in output_dir was interrupted. Begin anew (--overwrite), or go "
             "on with other data than those that it began with (--resume_from_checkpoint last)."
         )
 
 
-def _save(result: ExperimentResult, encoder: Any, evaluated: Evaluated, processor: Any, output: OutputFolder) -> None:
+def _save(
+    result: ExperimentResult, encoder: Any, evaluated: LinearEvaluationResult, processor: Any, output: OutputFolder
+) -> None:
     """Write everything aside, then put it in place within a moment: an error before leaves all as it was."""
     models = {"encoder": encoder, "classifier": evaluated.classifier}
     with output.staging("results") as results, ExitStack() as stack:
@@ -294,7 +298,7 @@ def _save(result: ExperimentResult, encoder: Any, evaluated: Evaluated, processo
         for name, model in models.items():
             model.save_pretrained(stages[name])
             processor.save_pretrained(stages[name])
-        save_decisions(results, *evaluated.test)
+        save_decisions(results, *_decided(evaluated))
         result.save(results)
         output.remove("backbone")  # that of an earlier encoder
         output.publish(**stages)
@@ -306,7 +310,7 @@ def _save(result: ExperimentResult, encoder: Any, evaluated: Evaluated, processo
 def _prepare_for_others(
     trainer: ContrastiveMultiLabelTrainer,
     inputs: Inputs,
-    evaluated: Evaluated,
+    evaluated: LinearEvaluationResult,
     experiment: ExperimentArguments,
     output: OutputFolder,
 ) -> None:
@@ -339,26 +343,20 @@ def _prepare_for_others(
 
 
 def _report(
-    trainer: ContrastiveMultiLabelTrainer, evaluated: Evaluated, experiment: ExperimentArguments
+    trainer: ContrastiveMultiLabelTrainer, evaluated: LinearEvaluationResult, experiment: ExperimentArguments
 ) -> ModelReport:
     """The facts for a card."""
     corpus = str(experiment.corpus)
     name = Path(corpus).stem if Path(corpus).exists() else corpus
-    scores = None if experiment.single_label else SplitScores("test", evaluated.test[0], evaluated.probabilities)
-    title = f"{name}-{trainer.args.loss}"
-    on_hub = hub_id(corpus) if "/" in corpus else None
     return training_report(
         trainer,
-        evaluation=scores,
+        evaluation=None if experiment.single_label else scores_of(evaluated),
         dataset=name,
-        dataset_id=on_hub,
-        name=title,
+        dataset_id=hub_id(corpus) if "/" in corpus else None,
+        name=f"{name}-{trainer.args.loss}",
         figures=experiment.export,
         classifier=evaluated.classifier,
     )
-
-
-# What is written down -------------------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -377,6 +375,22 @@ def _prr(trainer: ContrastiveMultiLabelTrainer) -> dict[str, float]:
     return {"prr": float(logged[-1]["prr"])} if "prr" in logged[-1] else {}
 
 
-def _settings(experiment: ExperimentArguments, training: ContrastiveTrainingArguments) -> dict[str, Any]:
-    chosen = {**training.to_dict(), **dataclasses.asdict(experiment)}
-    return {name: value for name, value in chosen.items() if "token" not in name}
+class PlainLines(TrainerCallback):  # type: ignore[misc]
+    """A line for each log, to be read in a file: ``step 10  epoch 0.5  loss 1.234``."""
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **kwargs: Any) -> None:
+        """Print the log; one process of many does."""
+        if state.is_world_process_zero and logs:
+            shown = {"step": state.global_step, "epoch": logs.get("epoch"), **logs, "total_flos": None}
+            told = {name: f"{value:.4g}" if isinstance(value, float) else value for name, value in shown.items()}
+            print("  ".join(f"{name} {value}" for name, value in told.items() if value is not None), flush=True)
+
+
+def without_bars(trainer: Any, quiet: bool) -> None:
+    """Print plain lines in place of bars and dictionaries; nothing at all if it shall be quiet."""
+    trainer.args.disable_tqdm = True
+    disable_progress_bar()  # of models that are written
+    for printing in (PrinterCallback, ProgressCallback):
+        trainer.remove_callback(printing)
+    if not quiet:
+        trainer.add_callback(PlainLines())

@@ -13,7 +13,7 @@ Scores are compared by `ranking_score`, which needs no thresholds.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
@@ -26,15 +26,13 @@ import torch
 from torch import Tensor
 from transformers import TrainerCallback
 
-from hf_mlcl.evaluation import BestHeads, ThresholdChoice, choose_thresholds, fit_best_heads
+from hf_mlcl.evaluation import LinearEvaluationConfig, LinearEvaluationResult
 from hf_mlcl.files import whole_file
-from hf_mlcl.metrics import DecisionRule, average_precision, sigmoid
+from hf_mlcl.metrics import average_precision
 from hf_mlcl.training import ContrastiveMultiLabelTrainer
 from hf_mlcl.training.divergence import TrainingDivergedError
+from hf_mlcl.training.evaluation import Array, SplitFeatures, evaluate_features, split_features
 from hf_mlcl.training.rows import evenly
-
-Array = npt.NDArray[np.float32]
-FeaturesAndLabels = tuple[Array, Array]
 
 LOOKS = 4
 """Looks at validation while training; the last is the end of the training."""
@@ -65,32 +63,12 @@ def ranking_score(labels: npt.ArrayLike, probabilities: npt.ArrayLike) -> float:
 
 @dataclass(frozen=True)
 class Stage:
-    """A classifier on the way.
+    """A classifier on the way; of one before an interruption the result is not known, but its weights are."""
 
-    Attributes:
-        step: Training steps that its backbone has seen; 0 is the frozen one.
-        heads: Its linear layer.
-        thresholds: What it decides by; None for 0.5.
-        validation_probabilities: Of the validation rows.
-        score: `ranking_score` on them.
-        rows: Training rows that the heads were fitted to.
-    """
-
-    step: int
-    heads: BestHeads
-    thresholds: ThresholdChoice | None
-    validation_probabilities: Array = field(repr=False)
-    score: float
-    rows: int
-
-    def cuts(self) -> Sequence[float] | float:
-        """Probabilities from which labels count."""
-        return 0.5 if self.thresholds is None else self.thresholds.rule.thresholds
-
-    def probabilities(self, features: Array) -> Array:
-        """Of rows by their features."""
-        p: Array = sigmoid(self.heads.logits(torch.from_numpy(features)).numpy()).astype(np.float32)
-        return p
+    step: int  # of training that its backbone has seen; 0 is the frozen one
+    score: float  # `ranking_score` on validation
+    rows: int  # of training that its heads were fitted to
+    result: LinearEvaluationResult = field(default=None, repr=False)  # type: ignore[assignment]
 
 
 @dataclass
@@ -101,24 +79,26 @@ class Stages:
         trainer: With a model as it came.
         train: Rows that heads are fitted to.
         validation: Rows that decide.
+        config: How heads are fitted and what thresholds are tuned for.
         priors: Gives the priors of heads for the model of the moment; see `fit_best_heads`.
         on_better: Called on every rank with each stage that is better than those before, while the model is that
             stage's.
-        objective: What thresholds are tuned for; None for 0.5.
+        cache_dir: Keeps the features of the frozen encoder for the next training.
         history: Step and score of every look.
         best: The best stage so far.
-        validation_labels: Of the validation rows, once there was a look.
     """
 
     trainer: ContrastiveMultiLabelTrainer
     train: Any
     validation: Any
+    config: LinearEvaluationConfig = field(
+        default_factory=lambda: LinearEvaluationConfig(protocol="best", thresholds="macro_f1")
+    )
     priors: Callable[[], Mapping[str, Tensor]] = dict
     on_better: Callable[[Stage], None] = lambda stage: None
-    objective: Literal["macro_f1", "micro_f1"] | None = "macro_f1"
+    cache_dir: str | None = None
     history: list[tuple[int, float]] = field(default_factory=list)
     best: Stage | None = None
-    validation_labels: Array = field(default_factory=lambda: np.zeros((0, 0), dtype=np.float32), repr=False)
     _weights: dict[str, Tensor] = field(default_factory=dict, repr=False)
 
     def begin(self, prototypes: Literal["random", "names", "means"] = "random") -> Stage:
@@ -128,65 +108,54 @@ class Stages:
             prototypes: Where they start: as they were drawn, at the encoded names of the labels, or at the means of
                 their rows, which also stand in for names where there are none.
         """
-        stage, (features, labels) = self._look(None)
-        model = self.trainer.model
-        kept = self.best is stage
+        priors = dict(self.priors())
+        stage, features = self._look(self.train, priors, self.cache_dir)
+        model, heads = self.trainer.model, stage.result.best
+        assert heads is not None  # of protocol="best"
         with torch.no_grad():
             if model.classifier is not None:
-                model.classifier.weight.copy_(stage.heads.weight)
-                model.classifier.bias.copy_(stage.heads.bias)
+                model.classifier.weight.copy_(heads.weight)
+                model.classifier.bias.copy_(heads.bias)
             if prototypes != "random":
-                names = dict(self.priors()) if prototypes == "names" else {}
-                chosen = names.get(stage.heads.prior, next(iter(names.values()), _means(features, labels)))
+                names = priors if prototypes == "names" else {}
+                (rows, *_), labels = features["train"]
+                chosen = names.get(heads.prior, next(iter(names.values()), _means(rows, labels)))
                 model.prototypes.weight.copy_(model.projection(chosen.to(model.device, model.dtype)))
-        if kept:
+        if self.best is stage:
             self._weights = self._model_state()
         return stage
 
     def look(self, rows: int | None = None) -> Stage:
-        """Fit heads to the features of the moment, score them, and remember them if they are the best so far.
+        """Fit heads to the features of all rows or of some, score them, and remember them if they are the best."""
+        return self._look(self.train if rows is None else evenly(self.train, rows), self.priors())[0]
 
-        Args:
-            rows: Training rows to fit them to, spread over the data; all if not given.
-        """
-        return self._look(rows)[0]
-
-    def _look(self, rows: int | None) -> tuple[Stage, FeaturesAndLabels]:
+    def _look(
+        self, train: Any, priors: Mapping[str, Tensor], cache_dir: str | None = None
+    ) -> tuple[Stage, SplitFeatures]:
         trainer = self.trainer
-        learned = trainer.features_and_labels(self.train if rows is None else evenly(self.train, rows))
-        features, self.validation_labels = trainer.features_and_labels(self.validation)
-        if not (np.isfinite(learned[0]).all() and np.isfinite(features).all()):  # the same on every rank
-            raise TrainingDivergedError(f"The features are not finite at step {trainer.state.global_step}.")
-        stage = self._fit(int(trainer.state.global_step), *learned, features)
+        step = int(trainer.state.global_step)
+        features = split_features(trainer, {"train": train, "validation": self.validation}, cache_dir)
+        if not all(np.isfinite(x).all() for x in (features["train"][0][0], features["validation"][0])):
+            raise TrainingDivergedError(f"The features are not finite at step {step}.")  # the same on every rank
+        stage = self._fit(step, features, priors)
         self.history.append((stage.step, stage.score))
+        known = self.best is not None and self.best.result is None and self.best.step == step == 0  # met again
         # Every rank has fitted the same heads but for rounding: the first decides for all.
-        better = torch.tensor([self.best is None or stage.score > self.best.score], device=trainer.args.device)
+        better = torch.tensor([self.best is None or known or stage.score > self.best.score], device=trainer.args.device)
         if bool(trainer.accelerator.gather(better.long())[0]):
             weights = self._model_state()
             self.best, self._weights = stage, weights  # together: an interruption must not come in between
             self.on_better(stage)
-        return stage, learned
+        return stage, features
+
+    def _fit(self, step: int, features: SplitFeatures, priors: Mapping[str, Tensor]) -> Stage:
+        result = evaluate_features(self.trainer, features, self.config, priors)
+        score = ranking_score(result.validation_labels, result.validation_probabilities)
+        return Stage(step, score, len(features["train"][1]), result)
 
     def _model_state(self) -> dict[str, Tensor]:
         state = self.trainer.model.state_dict()
         return {name: tensor.detach().to("cpu", copy=True) for name, tensor in state.items()}
-
-    def _fit(self, step: int, features: Array, labels: Array, validation: Array) -> Stage:
-        x, y = torch.from_numpy(features), torch.from_numpy(labels) > 0
-        judges, truth = torch.from_numpy(validation), torch.from_numpy(self.validation_labels) > 0
-        trained = None if step == 0 else (judges, truth)
-        heads = fit_best_heads(
-            x, y, trained, priors=self.priors(), seed=self.trainer.args.seed, device=self.trainer.args.device
-        )
-        p: Array = sigmoid(heads.logits(judges).numpy()).astype(np.float32)
-        thresholds = None
-        if self.objective is not None:
-            seen, scored = truth.numpy(), p
-            if heads.unseen_probabilities is not None:  # training rows, scored by heads that did not see them
-                seen = np.concatenate([seen, y.numpy()])
-                scored = np.concatenate([scored, heads.unseen_probabilities])
-            thresholds = choose_thresholds(seen, scored, self.objective)
-        return Stage(step, heads, thresholds, p, ranking_score(truth.numpy(), p), len(x))
 
     def callback(self, steps: int) -> TrainerCallback:
         """For a training of so many steps: looks now and then, and stops it when nothing gets better."""
@@ -194,42 +163,31 @@ class Stages:
 
     def restore_best(self) -> Stage:
         """Give the model the weights of the best stage; its heads are fitted to all rows where that is better."""
-        if self.best is None:
+        best = self.best
+        if best is None:
             raise RuntimeError("There is no stage yet: call begin() or look() first.")
         self.trainer.model.load_state_dict(self._weights)
-        if self.best.rows < len(self.train):
-            learned, held_out = (self.trainer.features_and_labels(rows) for rows in (self.train, self.validation))
-            refitted = self._fit(self.best.step, *learned, held_out[0])
-            self.best = max(refitted, self.best, key=lambda stage: stage.score)
-        return self.best
+        if best.result is None or best.rows < len(self.train):
+            features = split_features(self.trainer, {"train": self.train, "validation": self.validation})
+            refitted = self._fit(best.step, features, self.priors())
+            self.best = refitted if best.result is None or refitted.score > best.score else best
+        return self.best  # type: ignore[return-value]  # which is not None
 
     def save(self, path: Path) -> None:
         """Write the best stage and its weights, so that a training that goes on knows them."""
-        if self.best is None:
-            return
-        stage, chosen = self.best, self.best.thresholds
-        content = {
-            "stage": {"step": stage.step, "score": stage.score, "rows": stage.rows},
-            "heads": {name: getattr(stage.heads, name) for name in ("weight", "bias", "weight_decay", "prior", "loss")},
-            "thresholds": chosen and {"values": chosen.rule.thresholds, "kind": chosen.kind, "scores": chosen.scores},
-            "validation_probabilities": torch.from_numpy(stage.validation_probabilities),
-            "history": self.history,
-            "weights": self._weights,
-        }
-        with whole_file(path) as draft:
-            torch.save(content, draft)
+        if self.best is not None:
+            known = {"step": self.best.step, "score": self.best.score, "rows": self.best.rows}
+            with whole_file(path) as draft:
+                torch.save({"stage": known, "history": self.history, "weights": self._weights}, draft)
 
     def load(self, path: Path) -> bool:
         """Take up what `save` wrote; False where there is nothing that can be read."""
         try:
             content = torch.load(path, map_location="cpu", weights_only=True)
-            told = content["thresholds"]
-            thresholds = told and ThresholdChoice(DecisionRule(told["values"]), told["kind"], told["scores"])
-            found = {"heads": BestHeads(**content["heads"]), "thresholds": thresholds, **content["stage"]}
-            stage = Stage(validation_probabilities=content["validation_probabilities"].numpy(), **found)
-            self.best, self._weights, self.history = stage, content["weights"], list(content["history"])
+            stage, weights, history = Stage(**content["stage"]), dict(content["weights"]), list(content["history"])
         except Exception:  # not there, damaged, or of another version: the training begins without it
             return False
+        self.best, self._weights, self.history = stage, weights, history
         return True
 
 

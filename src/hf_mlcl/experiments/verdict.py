@@ -8,21 +8,42 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from hf_mlcl.evaluation import LinearEvaluationResult
 from hf_mlcl.experiments.stages import Stages
-from hf_mlcl.metrics import LabelCounts, bootstrap_intervals, decide, frequency_groups, mean_average_precision
+from hf_mlcl.metrics import DecisionRule, LabelCounts, bootstrap_intervals, frequency_groups, mean_average_precision
 
 FEW_ROWS = 30
 """Training rows below which more of them are the first thing to try for a label."""
 NAMED = 5
 CELLS = 50_000_000
-"""Test rows x labels x draws that intervals may take."""
+"""Test rows x labels x draws that intervals may take: a few seconds."""
 DRAWS, FEWEST_DRAWS = 200, 20
+
+
+def verdict(
+    stages: Stages,
+    frozen: LinearEvaluationResult,
+    trained: LinearEvaluationResult,
+    per_label: list[dict[str, Any]],
+) -> dict[str, Any]:
+    """Test scores of the frozen and the best classifier with intervals, the choices that were made, and advice."""
+    told = {"choices": _choices(stages), "advice": _advice(stages, per_label)}
+    if trained.config.single_label or trained.test_labels is None:
+        return told
+    both = {"frozen": frozen, "trained": trained}
+    scores = side_by_side(
+        trained.test_labels,
+        {name: one.test_probabilities for name, one in both.items()},  # type: ignore[misc]  # of test rows, as above
+        {name: one.tuned.rule if one.tuned else DecisionRule() for name, one in both.items()},
+        [row["train_rows"] for row in per_label],
+    )
+    return {"scores": scores, **told}
 
 
 def side_by_side(
     labels: npt.NDArray[Any],
     probabilities: dict[str, npt.NDArray[np.float32]],
-    thresholds: Mapping[str, Sequence[float] | float],
+    rules: Mapping[str, DecisionRule],
     train_rows: Sequence[int],
 ) -> dict[str, dict[str, list[float]]]:
     """For each classifier and metric: the score on test, and the ends of its 95 % interval over resampled rows.
@@ -32,26 +53,24 @@ def side_by_side(
     Args:
         labels: Multi-hot truth (rows, labels).
         probabilities: Of each classifier, by name.
-        thresholds: What each decides by.
+        rules: What each decides by.
         train_rows: Of each label, for the groups of frequent and rare ones.
 
     Examples:
         >>> truth = np.eye(4, dtype=bool)[np.arange(40) % 4]
         >>> scores = {"frozen": np.full(truth.shape, 0.4, np.float32), "trained": np.where(truth, 0.9, 0.1)}
-        >>> table = side_by_side(truth, scores, {"frozen": 0.5, "trained": 0.5}, [10] * 4)
+        >>> table = side_by_side(truth, scores, dict.fromkeys(scores, DecisionRule()), [10] * 4)
         >>> table["trained"]["macro_f1"], table["gain"]["macro_f1"][0]
         ([1.0, 1.0, 1.0], 1.0)
     """
-    decisions = {name: decide(p, thresholds[name]) for name, p in probabilities.items()}
+    decisions = {name: rules[name].decide(p) for name, p in probabilities.items()}
     first, *_, last = probabilities
     groups = {"macro_f1": np.arange(labels.shape[1])}
     groups |= {f"{name}_f1": ids for name, ids in frequency_groups(np.asarray(train_rows)).items()}
 
     def scores(rows: npt.NDArray[np.int64]) -> dict[str, float]:
         truth = labels[rows]
-        carried = np.asarray(
-            truth.any(axis=0)
-        )  # a label that was not drawn says nothing: 0 would count against everybody
+        carried = np.asarray(truth.any(axis=0))  # a label that was not drawn says nothing: 0 would count against all
         found: dict[str, float] = {}
         for name, p in probabilities.items():
             counts = LabelCounts.of(truth, decisions[name][rows])
@@ -65,37 +84,33 @@ def side_by_side(
             found[f"gain {metric}"] = found[f"{last} {metric}"] - found[f"{first} {metric}"]
         return found
 
-    point = scores(np.arange(len(labels)))
-    # As many draws as take a few seconds.
     samples = int(np.clip(CELLS // max(labels.size, 1), FEWEST_DRAWS, DRAWS))
     intervals = bootstrap_intervals(scores, len(labels), samples)
     table: dict[str, dict[str, list[float]]] = {}
-    for key, value in point.items():
+    for key, value in scores(np.arange(len(labels))).items():
         name, metric = key.split(" ", 1)
         table.setdefault(name, {})[metric] = [float(value), *intervals.get(key, (float("nan"), float("nan")))]
     return table
 
 
-def choices(stages: Stages, pooling: str) -> dict[str, str]:
+def _choices(stages: Stages) -> dict[str, str]:
     """What was chosen, and by what."""
-    best = stages.best
-    if best is None:
-        return {}
+    best: Any = stages.best
+    heads, tuned = best.result.best, best.result.tuned
     why = "fine-tuning was not better on validation" if len(stages.history) > 1 else "nothing was fine-tuned"
-    scores = "" if best.thresholds is None else ", ".join(f"{k} {v:.3f}" for k, v in best.thresholds.scores.items())
+    scores = "" if tuned is None else ", ".join(f"{name} {value:.3f}" for name, value in tuned.scores.items())
+    losses = ", ".join(f"{name} {min(each):.4f}" for name, each in heads.loss.items())
     return {
         "kept": f"step {best.step}" if best.step else f"the frozen encoder: {why}",
         "looks": ", ".join(f"step {step}: {score:.3f}" for step, score in stages.history),
-        "pooling": pooling,
-        "prior": f"{best.heads.prior} (log loss of unseen rows, each at its best strength: "
-        + ", ".join(f"{name} {min(losses):.4f}" for name, losses in best.heads.loss.items())
-        + ")",
-        "weight_decay": f"{best.heads.weight_decay:g}",
-        "thresholds": f"{best.thresholds.kind} (cross-fitted F1: {scores})" if best.thresholds else "0.5",
+        "pooling": stages.trainer.model.config.pooling,
+        "prior": f"{heads.prior} (log loss of unseen rows, each at its best strength: {losses})",
+        "weight_decay": f"{heads.weight_decay:g}",
+        "thresholds": f"{tuned.kind} (cross-fitted F1: {scores})" if tuned else "0.5",
     }
 
 
-def advice(stages: Stages, per_label: list[dict[str, Any]]) -> list[str]:
+def _advice(stages: Stages, per_label: list[dict[str, Any]]) -> list[str]:
     """What is likely to help next, the most promising first."""
     tips = []
     few = sorted((row for row in per_label if row["train_rows"] < FEW_ROWS), key=lambda row: row["f1"])
@@ -106,5 +121,4 @@ def advice(stages: Stages, per_label: list[dict[str, Any]]) -> list[str]:
     history = stages.history
     if len(history) > 1 and history[-1][1] == max(score for _, score in history):
         tips.append("More time: the last look at validation was the best one (--minutes, or --epochs).")
-    tips.append("A larger encoder (--backbone), if the machine allows it.")
-    return tips
+    return [*tips, "A larger encoder (--backbone), if the machine allows it."]

@@ -26,6 +26,7 @@ from hf_mlcl.metrics.compute_metrics import (
     compute_single_label_metrics,
     make_compute_metrics,
     multilabel_metrics,
+    rule_metrics,
 )
 from hf_mlcl.metrics.decision import DecisionRule, decide, sigmoid
 from hf_mlcl.metrics.ranking import (
@@ -61,6 +62,7 @@ __all__ = [
     "precision",
     "precision_at_k",
     "recall",
+    "rule_metrics",
     "sigmoid",
     "subset_accuracy",
     "uniformity",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -91,3 +92,22 @@ def compute_single_label_metrics(prediction: EvalPrediction) -> dict[str, float]
         labels = np.where((labels >= 0)[:, None], np.eye(decisions.shape[1])[np.maximum(labels, 0)], 0.0)
     known = labels.sum(axis=1) > 0
     return decision_metrics(labels[known], decisions[known])
+
+
+def rule_metrics(labels: ArrayLike, probabilities: ArrayLike, rule: DecisionRule) -> dict[str, float]:
+    """Metrics of what a rule decides: with mAP, or with the accuracy where each row has a single label.
+
+    Args:
+        labels: Multi-hot truth (rows, labels).
+        probabilities: Between 0 and 1, same shape.
+        rule: What to decide by.
+
+    Examples:
+        >>> rule_metrics([[1, 0], [0, 1]], [[0.4, 0.3], [0.2, 0.1]], DecisionRule(single_label=True))["accuracy"]
+        0.5
+    """
+    if not rule.single_label:
+        return multilabel_metrics(labels, probabilities, rule)
+    prediction: Any = SimpleNamespace(predictions=probabilities, label_ids=labels)
+    found = compute_single_label_metrics(prediction)
+    return {**found, "accuracy": found["subset_accuracy"]}

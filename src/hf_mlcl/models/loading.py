@@ -85,7 +85,7 @@ def problem(error: BaseException) -> str:
     text = textwrap.shorten(str(error), LONGEST_MESSAGE, placeholder="…")
     if not text or not isinstance(error, OSError | ValueError):
         text = f"{type(error).__name__}: {text}"
-    hint = " (on the command line: --trust-remote-code)" if "trust_remote_code" in str(error) else ""
+    hint = " (on the command line: --trust_remote_code)" if "trust_remote_code" in str(error) else ""
     return text.rstrip(".") + hint
 
 

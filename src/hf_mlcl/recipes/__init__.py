@@ -1,6 +1,8 @@
-"""The study's settings, a file a corpus: data for the package, and programs for people.
+"""The study's settings, one file per corpus: data for the package, and programs for people.
 
-``recipes`` at the top of the repository is a link to this folder, so that the settings stand in one place.
+``recipes`` at the top of the repository is a link to this folder, so that the settings stand in one place. Every
+argument of the training can be set on the command line; ``--help`` lists them, ``--dry_run`` shows what came of it. A
+tuple holds what the study tried: the first is used.
 """
 
 RECIPES = {

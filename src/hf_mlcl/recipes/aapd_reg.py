@@ -1,16 +1,12 @@
 """AAPD: arXiv abstracts, 54 subjects. RoBERTa-base with the study's settings.
 
-    accelerate launch recipes/aapd_reg.py                                    # reg on the full corpus
-    accelerate launch recipes/aapd_reg.py --size small --learning_rate 2e-5  # AAPD(S)
-    accelerate launch recipes/aapd_reg.py --loss zlpr                        # with the settings for losses on logits
-    accelerate launch recipes/aapd_reg.py --config mine.yaml --embedding_chunk_size 32 --push_to_hub
-
-Every argument of the training can be set; --help lists them. A tuple holds what the study tried: the first is used.
+accelerate launch recipes/aapd_reg.py                                    # reg on the full corpus
+accelerate launch recipes/aapd_reg.py --size small --learning_rate 2e-5  # AAPD(S)
+accelerate launch recipes/aapd_reg.py --loss zlpr                        # with the settings for losses on logits
+accelerate launch recipes/aapd_reg.py --config mine.yaml --embedding_chunk_size 32 --push_to_hub
 """
 
-from accelerate import PartialState
-
-from hf_mlcl.experiments import Recipe, parse_experiment, print_summary, run_experiment
+from hf_mlcl.experiments import Recipe, run_recipe
 
 RECIPE = Recipe(
     corpus="aapd",
@@ -21,9 +17,7 @@ RECIPE = Recipe(
         "clean_text": True,
         "optim": "adamw_torch",
         "weight_decay": 0.01,
-        "max_grad_norm": 1.0,
         "per_device_eval_batch_size": 128,
-        "save_total_limit": 1,
     },
     contrastive={
         "num_train_epochs": (320, 640),
@@ -37,11 +31,7 @@ RECIPE = Recipe(
         "linear_batch_size": 256,
         "linear_optimizer": "adamw",
     },
-    contrastive_small={
-        "global_batch_size": (128, 256),
-        "linear_learning_rates": [1.0],
-        "linear_weight_decays": [1e-2],
-    },
+    contrastive_small={"global_batch_size": (128, 256), "linear_learning_rates": [1.0], "linear_weight_decays": [1e-2]},
     logit={
         "num_train_epochs": (40, 10, 80, 160),
         "learning_rate": (5e-5, 2e-5),
@@ -51,7 +41,4 @@ RECIPE = Recipe(
 )
 
 if __name__ == "__main__":
-    experiment, training = parse_experiment(RECIPE, description=__doc__)
-    result = run_experiment(experiment, training)  # train, linear evaluation (losses on logits: directly), save
-    print_summary(result)
-    PartialState().destroy_process_group()  # a rank that leaves without it may crash on its way out
+    run_recipe(RECIPE, __doc__)  # train, linear evaluation (losses on logits: directly), save, sum up

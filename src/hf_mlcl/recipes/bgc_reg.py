@@ -1,15 +1,11 @@
 """BGC: blurbs of books, 146 genres. RoBERTa-base with the study's settings.
 
-    accelerate launch recipes/bgc_reg.py                          # reg on the full corpus, which is downloaded
-    accelerate launch recipes/bgc_reg.py --size small --loss msc  # BGC(S)
-    accelerate launch recipes/bgc_reg.py --loss zlpr              # with the settings for losses on logits
-
-Every argument of the training can be set; --help lists them. A tuple holds what the study tried: the first is used.
+accelerate launch recipes/bgc_reg.py                          # reg on the full corpus, which is downloaded
+accelerate launch recipes/bgc_reg.py --size small --loss msc  # BGC(S)
+accelerate launch recipes/bgc_reg.py --loss zlpr              # with the settings for losses on logits
 """
 
-from accelerate import PartialState
-
-from hf_mlcl.experiments import Recipe, parse_experiment, print_summary, run_experiment
+from hf_mlcl.experiments import Recipe, run_recipe
 
 RECIPE = Recipe(
     corpus="bgc",
@@ -20,9 +16,7 @@ RECIPE = Recipe(
         "clean_text": True,
         "optim": "adamw_torch",
         "weight_decay": 0.01,
-        "max_grad_norm": 1.0,
         "per_device_eval_batch_size": 128,
-        "save_total_limit": 1,
     },
     contrastive={
         "num_train_epochs": (320, 640),
@@ -36,11 +30,7 @@ RECIPE = Recipe(
         "linear_batch_size": 256,
         "linear_optimizer": "adamw",
     },
-    contrastive_small={
-        "global_batch_size": (128, 256),
-        "linear_learning_rates": [1.0],
-        "linear_weight_decays": [1e-2],
-    },
+    contrastive_small={"global_batch_size": (128, 256), "linear_learning_rates": [1.0], "linear_weight_decays": [1e-2]},
     logit={
         "num_train_epochs": (40, 10, 80, 160),
         "learning_rate": (5e-5, 2e-5),
@@ -50,7 +40,4 @@ RECIPE = Recipe(
 )
 
 if __name__ == "__main__":
-    experiment, training = parse_experiment(RECIPE, description=__doc__)
-    result = run_experiment(experiment, training)  # train, linear evaluation (losses on logits: directly), save
-    print_summary(result)
-    PartialState().destroy_process_group()  # a rank that leaves without it may crash on its way out
+    run_recipe(RECIPE, __doc__)  # train, linear evaluation (losses on logits: directly), save, sum up

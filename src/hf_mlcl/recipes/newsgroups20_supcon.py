@@ -5,13 +5,9 @@
     accelerate launch recipes/newsgroups20_supcon.py --loss cross_entropy  # with the settings for losses on logits
 
 The study reports accuracies of this corpus but not its settings: these are the ones of its other texts.
-
-Every argument of the training can be set; --help lists them. A tuple holds what the study tried: the first is used.
 """
 
-from accelerate import PartialState
-
-from hf_mlcl.experiments import Recipe, parse_experiment, print_summary, run_experiment
+from hf_mlcl.experiments import Recipe, run_recipe
 
 RECIPE = Recipe(
     corpus="newsgroups20",
@@ -23,9 +19,7 @@ RECIPE = Recipe(
         "single_label": True,  # the largest score counts; accuracy is reported
         "optim": "adamw_torch",
         "weight_decay": 0.01,
-        "max_grad_norm": 1.0,
         "per_device_eval_batch_size": 128,
-        "save_total_limit": 1,
     },
     contrastive={
         "num_train_epochs": (320, 640),
@@ -47,7 +41,4 @@ RECIPE = Recipe(
 )
 
 if __name__ == "__main__":
-    experiment, training = parse_experiment(RECIPE, description=__doc__)
-    result = run_experiment(experiment, training)  # train, linear evaluation (losses on logits: directly), save
-    print_summary(result)
-    PartialState().destroy_process_group()  # a rank that leaves without it may crash on its way out
+    run_recipe(RECIPE, __doc__)  # train, linear evaluation (losses on logits: directly), save, sum up

@@ -19,7 +19,6 @@ from hf_mlcl.experiments import ExperimentResult, build_experiment, run_experime
 from hf_mlcl.experiments.output_folder import OutputFolder
 
 METRICS = ("micro_f1", "macro_f1", "hamming_loss", "mAP")
-GROUPS = ("rare", "medium", "frequent")
 
 
 def compare(
@@ -60,7 +59,7 @@ def draw(results: Sequence[ExperimentResult]) -> Any:
         thirds = np.array_split([label["f1"] for label in labels], 3)
         right.bar(at, [float(np.mean(third)) for third in thirds], **style)
     left.set_xticks(np.arange(3), ["micro-F1", "macro-F1", "mAP"])
-    right.set_xticks(np.arange(3), [f"{group} labels" for group in GROUPS])
+    right.set_xticks(np.arange(3), ["rare labels", "medium labels", "frequent labels"])
     left.set(ylim=(0, 1), title=f"{results[0].settings['corpus']}, test split")
     right.set(ylim=(0, 1), title="macro-F1 by how often a label occurs")
     figure.legend(loc="outside lower center", ncols=len(results), frameon=False)

@@ -1,15 +1,11 @@
 """RCV1-v2: Reuters news, 91 topics. RoBERTa-base with the study's settings.
 
-    accelerate launch recipes/rcv1_reg.py --data_dir reuters/               # reg; docs/corpora.md: how to get the files
-    accelerate launch recipes/rcv1_reg.py --data_dir reuters/ --size small  # RCV1(S)
-    accelerate launch recipes/rcv1_reg.py --data_dir reuters/ --loss zlpr   # with the settings for losses on logits
-
-Every argument of the training can be set; --help lists them. A tuple holds what the study tried: the first is used.
+accelerate launch recipes/rcv1_reg.py --data_dir reuters/               # reg; docs/corpora.md: how to get the files
+accelerate launch recipes/rcv1_reg.py --data_dir reuters/ --size small  # RCV1(S)
+accelerate launch recipes/rcv1_reg.py --data_dir reuters/ --loss zlpr   # with the settings for losses on logits
 """
 
-from accelerate import PartialState
-
-from hf_mlcl.experiments import Recipe, parse_experiment, print_summary, run_experiment
+from hf_mlcl.experiments import Recipe, run_recipe
 
 RECIPE = Recipe(
     corpus="rcv1",
@@ -20,9 +16,7 @@ RECIPE = Recipe(
         "clean_text": True,
         "optim": "adamw_torch",
         "weight_decay": 0.01,
-        "max_grad_norm": 1.0,
         "per_device_eval_batch_size": 128,
-        "save_total_limit": 1,
     },
     contrastive={
         "num_train_epochs": 320,
@@ -51,7 +45,4 @@ RECIPE = Recipe(
 )
 
 if __name__ == "__main__":
-    experiment, training = parse_experiment(RECIPE, description=__doc__)
-    result = run_experiment(experiment, training)  # train, linear evaluation (losses on logits: directly), save
-    print_summary(result)
-    PartialState().destroy_process_group()  # a rank that leaves without it may crash on its way out
+    run_recipe(RECIPE, __doc__)  # train, linear evaluation (losses on logits: directly), save, sum up

@@ -4,9 +4,7 @@ python recipes/toy_text_reg.py
 python recipes/toy_text_reg.py --loss zlpr --num_train_epochs 20
 """
 
-from accelerate import PartialState
-
-from hf_mlcl.experiments import Recipe, parse_experiment, print_summary, run_experiment
+from hf_mlcl.experiments import Recipe, run_recipe
 
 RECIPE = Recipe(
     corpus="toy_text",
@@ -19,7 +17,6 @@ RECIPE = Recipe(
         "global_batch_size": 64,
         "per_device_eval_batch_size": 256,
         "logging_steps": 50,
-        "save_total_limit": 1,
         "report_to": "none",
         "linear_learning_rates": [0.1, 0.01],
         "linear_weight_decays": [1e-1, 1e-2, 1e-4],
@@ -28,7 +25,4 @@ RECIPE = Recipe(
 )
 
 if __name__ == "__main__":
-    experiment, training = parse_experiment(RECIPE, description=__doc__)
-    result = run_experiment(experiment, training)  # train, linear evaluation (losses on logits: directly), save
-    print_summary(result)
-    PartialState().destroy_process_group()  # a rank that leaves without it may crash on its way out
+    run_recipe(RECIPE, __doc__)  # train, linear evaluation (losses on logits: directly), save, sum up

@@ -22,8 +22,7 @@ from typing import Any, Literal
 
 import yaml
 
-from hf_mlcl.experiments.argument_types import accepts, hint_name, known_arguments
-from hf_mlcl.experiments.yaml_file import parse_yaml
+from hf_mlcl.experiments.settings_file import accepts, hint_name, known_arguments, parse_yaml
 
 TOP = (
     *("name", "description", "output_dir", "keep", "report"),

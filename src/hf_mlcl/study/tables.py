@@ -218,7 +218,7 @@ class _Builder:
         return {loss: replace(values, decisions=made[loss]) for loss, values in scores.items()}, found[0][2]
 
     def _decisions(self, run_id: str) -> tuple[Flags, Flags] | None:
-        from hf_mlcl.experiments.decisions import DECISIONS_FILE, load_decisions
+        from hf_mlcl.experiments.results import DECISIONS_FILE, load_decisions
 
         folder = self.study.output_dir / "runs" / run_id / "work"
         try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -19,16 +18,17 @@ from torch.utils.data import DataLoader
 from transformers import PreTrainedTokenizerBase
 
 from hf_mlcl.data.collators import TextCollator
-from hf_mlcl.evaluation import LinearEvaluationConfig, LinearEvaluationResult, linear_evaluate
+from hf_mlcl.evaluation import LinearEvaluationConfig, LinearEvaluationResult
 from hf_mlcl.files import FullDiskError, naming_full_disk
 from hf_mlcl.hub import SplitScores
 from hf_mlcl.losses import ContrastiveLoss, CrossEntropyLoss, as_loss, loss_kinds, loss_terms
 from hf_mlcl.metrics import compute_metrics, compute_single_label_metrics, multilabel_metrics
-from hf_mlcl.models import FeatureBackbone, MLCLForImageClassification, MLCLForSequenceClassification, MLCLModel
+from hf_mlcl.models import FeatureBackbone, MLCLModel
 from hf_mlcl.training.arguments import ContrastiveTrainingArguments
 from hf_mlcl.training.batches import REAL_ROWS, check_not_empty, first_view
 from hf_mlcl.training.card_facts import scores_of, training_report
 from hf_mlcl.training.divergence import DivergenceWatch
+from hf_mlcl.training.evaluation import evaluate_features, make_classifier, split_features
 from hf_mlcl.training.features import FeatureTrainer, probe
 from hf_mlcl.training.global_batch import TrainingStatistics, global_loss
 from hf_mlcl.training.pushing import PushingTrainer
@@ -369,43 +369,17 @@ class ContrastiveMultiLabelTrainer(FeatureTrainer, PushingTrainer):
             cut (`hf_mlcl.data.tokenize` cuts at its ``max_length``) it does if its tokenizer cuts them at the same
             place: set ``tokenizer.model_max_length`` before saving it, and call pipelines with ``truncation=True``.
         """
-        if augmented_passes < 0:
-            raise ValueError(f"augmented_passes must be 0 or the number of passes, but is {augmented_passes}.")
         config = config or LinearEvaluationConfig()
         config = replace(config, protocol=protocol or config.protocol)
-        passes = range(1, augmented_passes + 1)
-        learned = [self._cached_features(train, cache_dir, number) for number in passes or [None]]
-        if len(learned) > 1 and np.array_equal(learned[0][0], learned[1][0]):
-            warnings.warn(
-                f"augmented_passes={augmented_passes}, but two passes have the same features: the data_collator does "
-                "not augment. Give the trainer one that does, and the plain one as eval_data_collator.",
-                stacklevel=2,
-            )
-        chosen_on = self._cached_features(validation, cache_dir)
-        reported = (None, None) if test is None else self._cached_features(test, cache_dir)
-        for name, labels in (("train", learned[0][1]), ("validation", chosen_on[1]), ("test", reported[1])):
-            if labels is not None and len(labels) == 0:
-                raise ValueError(f"{name} has no labels. {NEEDS_LABELS}")
-        result = linear_evaluate(
-            [features for features, _ in learned],
-            learned[0][1],
-            chosen_on[0],
-            chosen_on[1],
-            reported[0],
-            reported[1],
-            config=config,
-            device=self.args.device,
-            progress=not self.args.disable_tqdm and self.is_world_process_zero(),
-            trained_on_these=self.state.global_step > 0,
-        )
+        splits = {"train": train, "validation": validation, "test": test}
+        features = split_features(self, splits, cache_dir, augmented_passes)
+        result = evaluate_features(self, features, config)
         self.last_scores = scores_of(result)
         if train is self.train_dataset:
-            self.counted_labels = train, (learned[0][1] > 0).sum(0)
+            self.counted_labels = train, (features["train"][1] > 0).sum(0)
         if isinstance(self.model.backbone, FeatureBackbone):
             return result
-        images = self.model.main_input_name == "pixel_values"
-        kind = MLCLForImageClassification if images else MLCLForSequenceClassification
-        classifier = kind.from_encoder(self.model, result.weight, result.bias)
+        classifier = make_classifier(self.model, result)
         try:
             classifier.report = training_report(self, evaluation=result, figures=False)  # for classifier.push_to_hub
         except Exception as error:  # the evaluation may have taken hours: no fact for a card is worth it

@@ -1,0 +1,43 @@
+"""Options that several commands have, and what is made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+Model = Annotated[
+    str | None, typer.Option(help="Folder or Hub id of a classifier; the newest under outputs/ if not set.")
+]
+TextColumn = Annotated[
+    str | None, typer.Option(help="Column with texts or image paths; as in training, or recognised, if not set.")
+]
+LabelColumns = Annotated[
+    str | None, typer.Option(help="Column(s) with labels, separated by commas; likewise if not set.")
+]
+LabelDelimiter = Annotated[str | None, typer.Option(help="What separates labels in one column; likewise if not set.")]
+TrustRemoteCode = Annotated[
+    bool, typer.Option("--trust_remote_code", help="Run Python files that come with the model; none run otherwise.")
+]
+FURTHER: dict[str, Any] = {
+    "context_settings": {"allow_extra_args": True, "ignore_unknown_options": True},
+    "epilog": "Any training argument may follow: --learning_rate 2e-5 --bf16 --max_train_samples 500 --config FILE",
+}
+"""For commands that hand further arguments on to the training."""
+
+
+def further_settings(argv: Sequence[str]) -> dict[str, Any]:
+    """Arguments of the training, as they came; wrong ones are an error of the command's."""
+    from hf_mlcl.experiments.parsing import parse_settings
+
+    try:
+        return parse_settings(argv)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+def names(given: str | None) -> list[str] | None:
+    """Names that are separated by commas."""
+    return None if given is None else [name.strip() for name in given.split(",")]

@@ -126,6 +126,8 @@ def build_experiment(
     loss, size = str(settings.get("loss", recipe.loss)), str(settings.get("size", "full"))
     stated = recipe.for_loss(loss, size)
     chosen = {"save_total_limit": 1, "corpus": recipe.corpus, **stated, "loss": loss, "size": size, **settings}
+    if settings.get("label_aware_batches") and "train_sampling_strategy" not in settings:
+        chosen["train_sampling_strategy"] = "random"  # both order the rows, and the user's wish counts
     # Hyperparameters of the study hold until others are named: --loss_kwargs '{"beta": 2}' leaves alpha as it is.
     for name in MAPPINGS:
         chosen[name] = {**stated.get(name, {}), **_as_dict(name, settings.get(name))}

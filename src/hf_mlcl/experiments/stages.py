@@ -26,6 +26,7 @@ import torch
 from torch import Tensor
 from transformers import TrainerCallback
 
+from hf_mlcl.data.text import row_lengths
 from hf_mlcl.evaluation import LinearEvaluationConfig, LinearEvaluationResult
 from hf_mlcl.files import whole_file
 from hf_mlcl.metrics import average_precision
@@ -34,7 +35,7 @@ from hf_mlcl.training.divergence import TrainingDivergedError
 from hf_mlcl.training.evaluation import Array, SplitFeatures, evaluate_features, split_features
 from hf_mlcl.training.rows import evenly
 
-LOOKS = 4
+LOOKS = 3
 """Looks at validation while training; the last is the end of the training."""
 LOOK_ROWS = 3000
 """Training rows that a look fits its heads to; the last one takes all."""
@@ -217,10 +218,11 @@ def step_seconds(trainer: ContrastiveMultiLabelTrainer) -> float:
     model = trainer.model.to(trainer.args.device)
     was_training = model.training
     model.train()
-    times = []
+    times, sizes = [], []
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())), _kept_statistics(model):
         for batch in islice(trainer.get_train_dataloader(), PACE_STEPS):
             inputs = trainer._prepare_inputs(batch)
+            sizes.append(inputs[trainer.model.main_input_name].numel())
             start = time.perf_counter()
             with trainer.accelerator.autocast():
                 loss = trainer.compute_loss(model, inputs)
@@ -231,7 +233,10 @@ def step_seconds(trainer: ContrastiveMultiLabelTrainer) -> float:
             model.zero_grad()
     model.train(was_training)
     trainer.statistics.reset()
-    return min(times[1:] or times)  # the first one warms up
+    usual = float(np.mean(sizes))
+    if trainer.args.train_sampling_strategy == "group_by_length":  # the longest come first, and none is filled up
+        usual = trainer.args.per_device_train_batch_size * float(np.mean(row_lengths(trainer.train_dataset)))
+    return usual * min(spent / size for spent, size in list(zip(times, sizes, strict=True))[-2:])  # the first warms up
 
 
 @contextmanager

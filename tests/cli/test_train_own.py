@@ -1,4 +1,4 @@
-"""``hf-mlcl train`` with data of one's own that are odd, damaged or hostile."""
+"""``hf-mlcl train`` with data of your own that are odd, damaged or hostile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data of one's own: whatever the layout, the same rows and labels come out; what is wrong is named."""
+"""Data of your own: whatever the layout, the same rows and labels come out; what is wrong is named."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings for data of one's own follow from the data, the encoder and the machine."""
+"""Settings for data of your own follow from the data, the encoder and the machine."""
 
 import json
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""The program ``hf-mlcl``: one module a command, and nothing heavy imported before a command needs it."""
+"""The program ``hf-mlcl``: one module per command, and nothing heavy imported before a command needs it."""
 
 from __future__ import annotations
 

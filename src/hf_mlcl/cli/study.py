@@ -154,7 +154,7 @@ def table(
 ) -> None:
     """Print the tables: mean and deviation over seeds, the best in bold, the paper's numbers beside ours.
 
-    Writes `runs.parquet` and `runs.csv` (every run a row), `report.md`, `report.tex`, `report.html` and the figures
+    Writes `runs.parquet` and `runs.csv` (one row per run), `report.md`, `report.tex`, `report.html` and the figures
     into the study's folder.
     """
     from hf_mlcl.study import rendering

@@ -95,7 +95,7 @@ def _chosen(ctx: typer.Context) -> dict[str, Any]:
 
 
 def _recipe_and_data(data: str, chosen: Mapping[str, Any], strict: bool, shows: bool, as_json: bool) -> tuple[Any, Any]:
-    """Settings that suit the data; and the data, where they are one's own, which are shown."""
+    """Settings that suit the data; and the data, where they are the user's own, which are shown."""
     from hf_mlcl.data.registry import list_corpora
     from hf_mlcl.experiments import own_recipe, study_recipe
 

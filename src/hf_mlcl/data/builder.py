@@ -111,7 +111,7 @@ class CorpusBuilder(GeneratorBasedBuilder):  # type: ignore[misc]
         return found
 
     def resized(self, splits: Mapping[str, Stream], sizes: SplitSizes | None = None) -> Mapping[str, Stream]:
-        """All examples parted anew in the proportions of `sizes`, or of the small version, if it is to be built."""
+        """All examples split again in the proportions of `sizes`, or of the small version, if it is to be built."""
         sizes = self.FACTS.small_sizes if self.config.size == "small" else sizes
         if sizes is None:
             return splits
@@ -209,7 +209,7 @@ class CorpusBuilder(GeneratorBasedBuilder):  # type: ignore[misc]
             downloads = os.path.realpath(self._cache_downloaded_dir) + os.sep
             if cause.path and os.path.realpath(cause.path).startswith(downloads):
                 discard(cause.path)
-                cause.args = (f"{cause} It was a download and has been deleted: call again to get it anew.",)
+                cause.args = (f"{cause} It was a download and has been deleted: call again to get it again.",)
             raise cause from None  # it says what is wrong; "an error occurred" does not
         # Written into the folder that becomes the cache when everything is there.
         with open(f"{self._output_dir}/{PROBLEMS_FILE}", "w", encoding="utf-8") as file:

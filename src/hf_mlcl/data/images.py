@@ -82,7 +82,7 @@ def _stored_defect(image: Mapping[str, Any] | None) -> str | None:
 
 
 def _defect(data: bytes | str, max_pixels: int | None) -> str | None:
-    if isinstance(data, str) and not os.path.isfile(data):  # nor a pipe, for which one could wait for ever
+    if isinstance(data, str) and not os.path.isfile(data):  # nor a pipe, for which one could wait forever
         return "there is no such file"
     try:
         with Image.open(io.BytesIO(data) if isinstance(data, bytes) else data) as image:

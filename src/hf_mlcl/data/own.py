@@ -1,4 +1,4 @@
-"""Data of one's own: a CSV, JSON or Parquet file, a folder of images, or a dataset on the Hub.
+"""Data of your own: a CSV, JSON or Parquet file, a folder of images, or a dataset on the Hub.
 
 What the columns mean is recognised, and `OwnData.describe` says what was: nobody should train on a guess unseen.
 """

@@ -1,4 +1,4 @@
-"""Where data of one's own come from: a file, a folder of files or of images, a dataset on the Hub."""
+"""Where data of your own come from: a file, a folder of files or of images, a dataset on the Hub."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def load_corpus(
     """Load a corpus of the study, or a built-in one, ready to train on.
 
     The first call reads the official files (downloads them, where that is allowed) and builds a cache; later calls
-    open the cache. A change of the files in `data_dir` builds it anew.
+    open the cache. A change of the files in `data_dir` builds it again.
 
     Args:
         name: One of `list_corpora()`. `toy_text` and `toy_images` need no files.

@@ -91,7 +91,7 @@ def with_cleaning(tokenizer: Any) -> PreTrainedTokenizerFast:
     backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
     steps = [Replace(Regex(_DROPPED.pattern), " "), Replace(Regex(_SPACES.pattern), " "), Strip(), Lowercase()]
     backend.normalizer = Sequence([*steps, *([backend.normalizer] if backend.normalizer is not None else [])])
-    # The general class keeps the steps when it is saved and loaded; those of single models build their own anew.
+    # The general class keeps the steps when it is saved and loaded; those of single models build their own again.
     return PreTrainedTokenizerFast(
         tokenizer_object=backend,
         model_max_length=tokenizer.model_max_length,

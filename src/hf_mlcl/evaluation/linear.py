@@ -306,7 +306,7 @@ def _train(
     optimizer = BatchedOptimizer(heads, weight_grad, bias_grad, config, steps)
 
     W, b, dW, db = weight.flatten(0, 2), bias.flatten(), weight_grad.flatten(0, 2), bias_grad.flatten()
-    # The memory of a step is asked for once: asking anew each time takes as long as the sigmoids.
+    # The memory of a step is asked for once: asking again each time takes as long as the sigmoids.
     most = min(config.batch_size, rows)
     logits_of_batch = W.new_empty(most, len(W))
     curves: dict[str, list[npt.NDArray[np.float64]]] = {}

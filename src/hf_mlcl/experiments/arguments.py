@@ -115,7 +115,7 @@ class ExperimentArguments:
     single_label: bool = _field(False, "Every row has exactly one label: the largest score counts; adds accuracy.")
     export: bool = _field(True, "Write backbone/, which loads without this package, and pictures on the card.")
     plugins: list[str] | None = _field(None, "Modules or Python files that register losses of your own.")
-    overwrite: bool = _field(False, "Begin anew in a folder with checkpoints of an earlier run, which are deleted.")
+    overwrite: bool = _field(False, "Start again in a folder with checkpoints of an earlier run, which are deleted.")
     text_column: str | None = _field(None, "Own data: the column with texts, where it is not recognised.")
     label_columns: list[str] | None = _field(None, "Own data: columns with labels, where they are not recognised.")
     label_delimiter: str | None = _field(None, "Own data: what separates the labels within one column.")

@@ -1,4 +1,4 @@
-"""Where a training begins: anew, or at the newest checkpoint that is whole."""
+"""Where a training begins: from nothing, or at the newest checkpoint that is whole."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def starting_checkpoint(
     Every rank of a distributed training has to call it: where something is deleted, one does, and the others wait.
 
     Args:
-        experiment: Whether to begin anew.
+        experiment: Whether to start again.
         training: The folder, and from where the user wants to go on.
         same_again: Whether the last training in the folder was interrupted, and this one has the same settings: it then
             goes on by itself.
@@ -69,7 +69,7 @@ def starting_checkpoint(
             if last is None and wanted:
                 raise ValueError(
                     f"resume_from_checkpoint is {str(wanted)!r}, but output_dir {str(folder)!r} has no whole "
-                    "checkpoint. Leave it out to begin anew, or give the folder of a checkpoint."
+                    "checkpoint. Leave it out to start again, or give the folder of a checkpoint."
                 )
             if last is not None and not wanted and training.should_save:
                 logger.warning("Going on with the training that was interrupted, from %s.", last)

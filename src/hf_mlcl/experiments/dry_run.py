@@ -58,7 +58,7 @@ ANY = {
     **_by(AUTHORS, "linear_epochs"),
     **_by(PAPER, "protocol"),
     **_by(OURS, "labelled_only"),
-    **_by(OURS, "draw_seed", "the authors draw anew for each seed: draw_seed=seed"),
+    **_by(OURS, "draw_seed", "the authors draw again for each seed: draw_seed=seed"),
     **_by(PAPER, "split", "of the layout of SGM; other files stay as they are"),
     **_by(AUTHORS, "difficult", "the challenge ignores difficult objects"),
     **_by(AUTHORS, "halves", "scikit-learn's, seed 42"),
@@ -175,7 +175,7 @@ def dry_run(
         settings: What a user says.
         from_file: Names of those settings that come from a configuration file.
         said_by: Where the others come from.
-        kind: Of the data; needed for data of one's own.
+        kind: Of the data; needed for data of your own.
         rows: Of each split, where it is known better than from the corpus's facts.
 
     Examples:

@@ -145,7 +145,7 @@ def build_experiment(
 
 
 def import_plugins(plugins: Iterable[str]) -> None:
-    """Import modules, or Python files whose names end in ``.py``, which register losses of one's own."""
+    """Import modules, or Python files whose names end in ``.py``, which register losses of your own."""
     for plugin in plugins:
         try:
             if plugin.endswith(".py"):
@@ -272,7 +272,7 @@ def check_experiment(experiment: ExperimentArguments, training: ContrastiveTrain
         ),
         f"corpus_options={options} are for the corpora of `hf-mlcl corpora`, and {corpus!r} is none of them. Leave "
         "them out.": options and corpus not in list_corpora(),
-        f"test_file is for data of one's own; the corpus {corpus!r} has its test split.": (
+        f"test_file is for data of your own; the corpus {corpus!r} has its test split.": (
             corpus in list_corpora() and experiment.test_file is not None
         ),
         f"evaluation='direct' needs a loss on logits; {loss!r} trains no classifier. Join one ({loss}+zlpr), or leave "

@@ -1,4 +1,4 @@
-"""What a recipe states: the settings of the study for one corpus, or those that suit data of one's own."""
+"""What a recipe states: the settings of the study for one corpus, or those that suit data of your own."""
 
 from __future__ import annotations
 

@@ -17,9 +17,9 @@ from hf_mlcl.files import strict_json, whole_file
 DECISIONS_FILE = "test_decisions.npz"
 METRICS_FILE = "metrics.json"
 DATA_SOURCE = "data_source"
-"""Among the settings: where data of one's own were read from."""
+"""Among the settings: where data of your own were read from."""
 DATA_FINGERPRINT = "data_fingerprint"
-"""Among the settings: which data of one's own were trained on."""
+"""Among the settings: which data of your own were trained on."""
 METRICS = ("micro_f1", "macro_f1", "hamming_loss", "mAP", "accuracy")
 SCORES = {
     "frozen encoder, test": "frozen_test",

@@ -263,7 +263,7 @@ def _repositories(training: ContrastiveTrainingArguments) -> tuple[str, str]:
 
 
 def _known_data(experiment: ExperimentArguments, data: DatasetDict) -> dict[str, str]:
-    """What tells data of one's own from others, for whoever goes on with a training or scores its classifier."""
+    """What tells data of your own from others, for whoever goes on with a training or scores its classifier."""
     missing = [split for split in ("train", "validation", "test") if split not in data]
     if missing:
         raise ValueError(f"The corpus has no {' and no '.join(missing)} split, but {', '.join(data)} only.")
@@ -283,7 +283,7 @@ def _same(before: Mapping[str, Any] | None, settings: Mapping[str, Any]) -> bool
 def _check_same_data(before: Mapping[str, Any] | None, settings: Mapping[str, Any]) -> None:
     if (before or {}).get(DATA_FINGERPRINT) != settings.get(DATA_FINGERPRINT):
         raise ValueError(
-            "The data have changed since the training in output_dir was interrupted. Begin anew (--overwrite), or go "
+            "The data have changed since the training in output_dir was interrupted. Start again (--overwrite), or go "
             "on with other data than those that it began with (--resume_from_checkpoint last)."
         )
 

@@ -158,7 +158,7 @@ class _Contrast(torch.autograd.Function):
         counts = x.new_zeros(5).unbind() if spec.statistics else ()
         grad = torch.zeros_like(u)  # of the sum by the normalised rows, times -tau
         tiles = spec.tiles()
-        # The tiles' memory is asked for once: asking anew for each costs as much as the softmax.
+        # The tiles' memory is asked for once: asking again for each costs as much as the softmax.
         rows_a_tile = tiles[0].stop - tiles[0].start if tiles else 0
         buffers = x.new_empty((4 if spec.regularised else 3, rows_a_tile, len(spec.candidates)))
         for rows in tiles:

@@ -150,7 +150,7 @@ def build_loss(
     Args:
         name: One of `list_losses`, or several joined with ``+``.
         weights: Of the parts of a joined loss, in their order.
-        gather_across_devices: Whether the batch is that of all ranks, for a loop of one's own under DDP (the trainer
+        gather_across_devices: Whether the batch is that of all ranks, for a loop of your own under DDP (the trainer
             always gathers): gradients are those of one process with all rows, and the mean of the ranks' losses is its
             loss. Every rank gives as many rows, and a queue, if any, that is the same on all.
         **hyperparameters_: Of the loss. In a joined loss each goes to every part that has it.

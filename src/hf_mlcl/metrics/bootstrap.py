@@ -12,7 +12,7 @@ from hf_mlcl.metrics._arrays import IntArray
 def bootstrap_intervals(
     statistics: Callable[[IntArray], Mapping[str, float]], rows: int, samples: int = 200
 ) -> dict[str, tuple[float, float]]:
-    """A 95 % interval for each of the `statistics` of row numbers, from `rows` drawn anew with replacement.
+    """A 95 % interval for each of the `statistics` of row numbers, from `rows` drawn with replacement.
 
     One that the rows cannot tell may be left out. Differences between two classifiers on the same rows are statistics
     like any other: drawn together, they are paired.

@@ -112,7 +112,7 @@ class SharedModel(PreTrainedModel):
 
         The code of a backbone that transformers does not know needs ``trust_remote_code=True``. Weights that are
         missing, of another size or not of this model are an error that names them, unless
-        ``ignore_mismatched_sizes=True`` draws those of another size anew, as for another set of labels, or
+        ``ignore_mismatched_sizes=True`` draws those of another size at random, as for another set of labels, or
         ``classifier=True`` adds a new classifier to an encoder that has none.
         """
         if trust_remote_code and name is not None:

@@ -1,7 +1,7 @@
 """Studies: corpora x losses x seeds x settings as one file, resumable to the run, and what is printed of them.
 
 A study's way: `specification` (file to runs) -> `running` (a pool of processes, or Ray) and `execution` (one run) ->
-`results` (every run a row) -> `tables` (the paper's) and `figures`.
+`results` (one row per run) -> `tables` (the paper's) and `figures`.
 """
 
 from hf_mlcl.study.results import planned_study, study_table

@@ -92,7 +92,7 @@ def _error(what: str, rate: float, folder: str) -> TrainingDivergedError:
     last = last_whole_checkpoint(Path(folder))
     kept = f"The last checkpoint with good weights is {last}." if last else "There is no whole checkpoint of it."
     return TrainingDivergedError(
-        f"The training has diverged and was stopped: {what} (learning rate {rate:.3g}). {kept} Begin anew with a "
+        f"The training has diverged and was stopped: {what} (learning rate {rate:.3g}). {kept} Start again with a "
         "smaller learning_rate, with bf16 or without mixed precision in place of fp16, with gradient clipping "
         "(max_grad_norm=1.0), or with a larger temperature; look for values in the data that are not finite."
     )

@@ -47,7 +47,7 @@ class FeatureTrainer(BatchTrainer):
         key = feature_key(self.model.backbone.state_dict(), fingerprint, processing)
         cache = FeatureCache(cache_dir)
         stored = cache.load(key)
-        # All ranks compute together or not at all: a rank that has found its file would be waited for for ever.
+        # All ranks compute together or not at all: a rank that has found its file would be waited for forever.
         present = torch.tensor([stored is not None], dtype=torch.long, device=self.args.device)
         present_everywhere = bool(self.accelerator.gather(present).all())
         if stored is None or not present_everywhere:
@@ -83,7 +83,7 @@ class FeatureTrainer(BatchTrainer):
         dataset, order = _by_length(dataset)
         try:
             self.args.dataloader_drop_last = False  # meant for training: no row is left out here
-            self.args.dataloader_persistent_workers = False  # the loader is used once: its workers would stay for ever
+            self.args.dataloader_persistent_workers = False  # the loader is used once: its workers would stay forever
             size = self.args.eval_batch_size  # and no sampler: rows come in their order
             loader = self._get_dataloader(dataset, "features", size, augmented=augmented_pass is not None)
             with _random_numbers(seed) if seed else nullcontext(), self.accelerator.autocast():

@@ -299,7 +299,7 @@ class ContrastiveMultiLabelTrainer(FeatureTrainer, PushingTrainer):
             said = "; ".join(f"{', '.join(names[:5])} {what}" for what, names in found.items() if names)
             raise ValueError(
                 f"The weights of the checkpoint do not fit the model: {said}. Go on with a checkpoint of the same "
-                "model and loss, or begin anew."
+                "model and loss, or start again."
             )
 
     def prediction_step(
@@ -389,7 +389,7 @@ class ContrastiveMultiLabelTrainer(FeatureTrainer, PushingTrainer):
 
 
 def _forget_preparation(model: MLCLModel) -> None:
-    """Let accelerate prepare a model anew.
+    """Let accelerate prepare a model again.
 
     An evaluation, or another trainer, has marked it as prepared; a training would then leave it as it is: without
     DDP on several ranks, or in another precision.

@@ -1,1 +1,1 @@
-"""One module a corpus: its facts as data, and the builder that reads its official files."""
+"""One module per corpus: its facts as data, and the builder that reads its official files."""

@@ -26,7 +26,7 @@ INDEX_COLUMNS = ("", "index", "id", "unnamed: 0")
 class Aapd(CorpusBuilder):
     """Reads the study's CSV files, or the text and label files of the SGM paper.
 
-    The files of the SGM paper have 53,840 / 1,000 / 1,000 abstracts. The study parted them anew; so do we, in its
+    The files of the SGM paper have 53,840 / 1,000 / 1,000 abstracts. The study split them again; so do we, in its
     proportions, unless the option `split` says "files".
     """
 

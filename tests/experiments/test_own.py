@@ -20,9 +20,12 @@ def data_of(rows, words=5, kind="text"):
     return OwnData(DatasetDict(train=table), kind, "text", "made", "made")
 
 
-@pytest.mark.parametrize(("rows", "epochs"), [(10, 16), (300, 16), (1000, 5), (3000, 2), (30_000, 1)])
-def test_steps_follow_from_the_rows(rows, epochs):
-    settings = own_recipe(data_of(rows), "mine", backbone="somewhere").for_loss("reg")
+@pytest.mark.parametrize(
+    ("kind", "rows", "epochs"),
+    [("text", 10, 16), ("text", 300, 9), ("text", 1000, 3), ("text", 3000, 2), ("text", 30_000, 1), ("image", 1000, 5)],
+)
+def test_steps_follow_from_the_rows(kind, rows, epochs):
+    settings = own_recipe(data_of(rows, kind=kind), "mine", backbone="somewhere").for_loss("reg")
     assert settings["num_train_epochs"] == epochs
     assert settings["global_batch_size"] == min(rows, 32)
 
@@ -80,3 +83,15 @@ def test_models_in_the_cache_are_offered_by_name(monkeypatch):
     assert message.endswith("In the cache: someone/encoder.")
     monkeypatch.setattr(inputs, "scan_cache_dir", lambda: 1 / 0)
     assert "In the cache" not in inputs._no_backbone("nowhere", OSError("no network"))
+
+
+def test_label_aware_batches_take_the_place_of_batches_of_like_length(tmp_path):
+    recipe = own_recipe(data_of(20), "mine", "somewhere")
+    settings = {"output_dir": str(tmp_path), "use_cpu": True}
+    assert build_experiment(recipe, settings)[1].train_sampling_strategy == "group_by_length"
+    aware = build_experiment(recipe, {**settings, "label_aware_batches": True})[1]
+    assert aware.train_sampling_strategy == "random"
+    with pytest.raises(ValueError, match="both decide the order"):
+        build_experiment(
+            recipe, {**settings, "label_aware_batches": True, "train_sampling_strategy": "group_by_length"}
+        )

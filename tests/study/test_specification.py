@@ -160,7 +160,7 @@ def test_changes_reach_every_place_of_the_file(write):
         ("corpora: [toy_text]\nlosses: [bce]\nkeep: all", "keep: must be results or models or everything; it is 'all'"),
         (
             "corpora: [toy_text]\nlosses: [bce]\ndefaults: {learning_rat: 1}",
-            "There is no setting 'learning_rat'. Nearest: lear",
+            "There is no setting 'learning_rat'. Known, nearest first: lear",
         ),
         ("corpora: [toy_text]\nlosses: [bce]\ndefaults: {learning_rate: fast}", "learning_rate"),
         ("corpora: [toy_text]\nlosses: [bce]\ndefaults: {max_length: 1.5}", "max_length must be a whole number"),

@@ -30,6 +30,8 @@ def test_losses_need_torch_alone_and_the_package_nothing():
     [
         "import hf_mlcl; from transformers import PreTrainedModel, AutoConfig, AutoModel",
         "from transformers import AutoConfig, AutoModel, pipeline; import hf_mlcl",
+        "import hf_mlcl; from importlib.util import find_spec; find_spec('transformers.pipelines'); "
+        "find_spec('transformers.models.auto.configuration_auto'); from transformers import AutoConfig, AutoModel",
     ],
 )
 def test_auto_classes_and_pipelines_know_the_models_whoever_is_imported_first(before):

@@ -39,18 +39,23 @@ class _AfterImport(MetaPathFinder):
     """Does something as soon as a module has been loaded."""
 
     def __init__(self, module: str, then: Callable[[], object]) -> None:
-        self.module, self.then = module, then
+        self.module, self.then, self.looking = module, then, False
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        if name != self.module:
+        if name != self.module or self.looking:
             return None
-        sys.meta_path.remove(self)
-        spec = find_spec(name)
+        self.looking = True
+        try:
+            spec = find_spec(name)
+        finally:
+            self.looking = False
         if spec is not None and spec.loader is not None:
             execute = spec.loader.exec_module
 
             def execute_and_tell(module: Any) -> None:
                 execute(module)
+                if self in sys.meta_path:  # only now: others may ask for the module's place without loading it
+                    sys.meta_path.remove(self)
                 self.then()
 
             spec.loader.exec_module = execute_and_tell  # type: ignore[method-assign]

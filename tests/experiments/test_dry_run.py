@@ -173,13 +173,13 @@ def test_the_precision_says_who_chose_it(launched_with, origin, monkeypatch):
     assert (found.value, found.origin) == (launched_with or "no", origin)
 
 
-def test_data_of_ones_own_need_their_kind_and_rows():
+def test_data_of_ones_own_need_their_modality_and_rows():
     recipe = Recipe("reviews.csv", settings={"global_batch_size": 10, "num_train_epochs": 2})
-    with pytest.raises(ValueError, match="kind is missing"):
+    with pytest.raises(ValueError, match="modality is missing"):
         dry_run(recipe, {"use_cpu": True})
-    made = dry_run(recipe, {"use_cpu": True}, kind="text", rows=SplitSizes(100, 10, 10))
+    made = dry_run(recipe, {"use_cpu": True}, modality="text", rows=SplitSizes(100, 10, 10))
     assert (made.steps, made.study["num_train_epochs"].origin) == (20, "ours")
-    assert "not known before the data are read" in str(dry_run(recipe, {"use_cpu": True}, kind="text"))
+    assert "not known before the data are read" in str(dry_run(recipe, {"use_cpu": True}, modality="text"))
 
 
 @pytest.mark.parametrize("kind", LOSSES)

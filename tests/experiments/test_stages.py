@@ -1,5 +1,7 @@
 """Stages of a training: usable from the first minute, never below where it began."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -8,6 +10,7 @@ from sklearn.metrics import average_precision_score
 from experiments.toy import build
 from hf_mlcl import ContrastiveMultiLabelTrainer, ContrastiveTrainingArguments, MLCLModel
 from hf_mlcl.evaluation import LinearEvaluationConfig
+from hf_mlcl.experiments import verdict
 from hf_mlcl.experiments.prediction import Predictor
 from hf_mlcl.experiments.running import run_experiment
 from hf_mlcl.experiments.stages import Stages, ranking_score, step_seconds
@@ -259,3 +262,19 @@ def test_a_training_that_was_interrupted_ends_with_the_numbers_of_one_that_was_n
     assert {name: resumed.metrics[name] for name in judged} == pytest.approx(
         {name: whole.metrics[name] for name in judged}, abs=1e-6
     )
+
+
+def test_a_look_that_is_met_again_is_told_once(tmp_path):
+    stages = Stages(trainer(tmp_path / "a"), rows(80), rows(60, seed=1))
+    stages.begin()
+    stages.save(tmp_path / "best.pt")
+    again = Stages(trainer(tmp_path / "b"), rows(80), rows(60, seed=1))
+    again.load(tmp_path / "best.pt")
+    again.begin()
+    assert [step for step, _ in again.history] == [0]
+
+
+@pytest.mark.parametrize(("scores", "advised"), [((0.5, 0.6), True), ((0.6, 0.5), False), ((0.6, 0.6), False)])
+def test_more_time_is_advised_only_where_the_last_look_was_better_than_all_before(scores, advised):
+    stages = SimpleNamespace(history=list(enumerate(scores)))
+    assert any("More time" in tip for tip in verdict._advice(stages, [])) == advised

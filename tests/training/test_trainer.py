@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import multiprocessing
 import pickle
@@ -12,7 +13,7 @@ import pytest
 import torch
 from datasets import Dataset
 from torch.utils.data import IterableDataset
-from transformers import HfArgumentParser, TrainerCallback, TrainingArguments
+from transformers import HfArgumentParser, Trainer, TrainerCallback, TrainingArguments
 
 from hf_mlcl import ContrastiveMultiLabelTrainer, ContrastiveTrainingArguments, MLCLModel, build_loss, register_loss
 from hf_mlcl.data import ImageCollator, TextCollator, image_processor, word_tokenizer
@@ -716,3 +717,10 @@ def test_frozen_embeddings_stay_as_they_are_while_the_rest_learns(tmp_path):
 def test_embeddings_that_a_backbone_does_not_have_cannot_be_frozen(tmp_path):
     with pytest.raises(ValueError, match=r"freeze_embeddings.*text encoders"):
         trainer_for(tmp_path, image_model(), image_rows(8), freeze_embeddings=True)
+
+
+def test_cards_and_pushes_take_what_scripts_written_for_hfs_trainer_pass():
+    ours, theirs = (
+        list(inspect.signature(kind.create_model_card).parameters) for kind in (ContrastiveMultiLabelTrainer, Trainer)
+    )
+    assert ours[: len(theirs)] == theirs

@@ -86,11 +86,11 @@ def _inputs_and_truth(predictor: Any, chosen: list[Any], max_samples: int | None
     inputs: list[Any] = []
     named: list[list[str]] = []
     for rows in chosen:
-        if predictor.kind not in rows.column_names:
-            raise ValueError(f"The classifier takes {predictor.kind}s, but the data have {rows.column_names[0]}s.")
+        if predictor.modality not in rows.column_names:
+            raise ValueError(f"The classifier takes {predictor.modality}s, but the data have {rows.column_names[0]}s.")
         kept = sample_rows(rows, max_samples)
         known = kept.features["labels"].feature.names
-        inputs += list(kept[predictor.kind])
+        inputs += list(kept[predictor.modality])
         named += [[known[number] for number in labels] for labels in kept["labels"]]
     unknown = sorted({name for row in named for name in row} - set(predictor.label_names))
     if unknown:

@@ -82,7 +82,7 @@ def corpora(
         if facts.sizes:
             rows = f"{facts.sizes.train:,} / {facts.sizes.validation:,} / {facts.sizes.test:,}"
         small = "yes" if facts.small_sizes else ""
-        row = {"name": known, "kind": facts.modality, "rows": rows, "small": small, "license": facts.license}
+        row = {"name": known, "modality": facts.modality, "rows": rows, "small": small, "license": facts.license}
         every.append({**row, "how": how_to_get(known)})
     if as_json:
         print_json(every)

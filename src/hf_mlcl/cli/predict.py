@@ -67,7 +67,7 @@ def predict(
     if threshold is not None:
         predictor.rule = DecisionRule(threshold)
     # Every argument is looked at before anything is predicted; what is in the files is read as it is needed.
-    sources = [expand(one, predictor.kind, text_column) for one in inputs]
+    sources = [expand(one, predictor.modality, text_column) for one in inputs]
     batches = _found(predictor, itertools.chain.from_iterable(sources), scores)
     begin = list(itertools.islice(batches, 2))
     if not begin:
@@ -90,7 +90,7 @@ def _write(
         elif output is not None:
             write = _as_csv(file, predictor.label_names)
         else:
-            write = _as_lines(predictor.kind, is_long)
+            write = _as_lines(predictor.modality, is_long)
         for batch in batches:
             write(batch)
             file.flush()
@@ -121,12 +121,12 @@ def chosen_model(model: str | None) -> str:
     return str(newest)
 
 
-def expand(given: str, kind: str, text_column: str | None = None) -> Iterable[str | Prediction]:
+def expand(given: str, modality: str, text_column: str | None = None) -> Iterable[str | Prediction]:
     """The texts or paths of images that an argument stands for; files are read while one goes through them.
 
     Args:
         given: A text, a file, a folder, or - for standard input.
-        kind: What the classifier takes: "text" or "image".
+        modality: What the classifier takes: "text" or "image".
         text_column: Of a table.
 
     Examples:
@@ -142,25 +142,25 @@ def expand(given: str, kind: str, text_column: str | None = None) -> Iterable[st
     if given == "-":
         return _lines("standard input", sys.stdin.buffer)
     path = Path(given)
-    endings = IMAGE_ENDINGS if kind == "image" else (".txt",)
+    endings = IMAGE_ENDINGS if modality == "image" else (".txt",)
     try:
         is_folder, is_file = path.is_dir(), path.is_file()
     except (OSError, ValueError):  # a text may be too long for a name, or hold what no name may
         is_folder = is_file = False
     if is_folder:
         files = sorted(file for file in path.rglob("*") if file.suffix.lower() in endings and file.is_file())
-        return itertools.chain.from_iterable(expand(str(file), kind) for file in files)
+        return itertools.chain.from_iterable(expand(str(file), modality) for file in files)
     packed = path.suffix.lower() in OPENERS
     is_table = (path.with_suffix("") if packed else path).suffix.lower() in READERS
     if is_file:
         if is_table:
-            return _not_empty(f"row {{}} of {given}", content_of(path, kind, text_column))
-        if kind == "image":
+            return _not_empty(f"row {{}} of {given}", content_of(path, modality, text_column))
+        if modality == "image":
             return [given]
         if path.suffix.lower() in IMAGE_ENDINGS:
             raise ValueError(f"This classifier takes texts; {given} is an image.")
         return _lines(str(path))
-    if kind == "image":
+    if modality == "image":
         raise ValueError(f"{given!r} is not a file or a folder, but this classifier takes images.")
     if is_table or path.suffix.lower() in (*IMAGE_ENDINGS, ".txt"):
         raise ValueError(f"The file {given!r} is not there.")
@@ -243,10 +243,10 @@ def _as_csv(file: TextIO, names: Sequence[str]) -> Write:
     return write
 
 
-def _as_lines(kind: str, is_long: bool) -> Write:
+def _as_lines(modality: str, is_long: bool) -> Write:
     """A table of the rows of one batch; more of them as lines of a fixed width, since nobody waits for the last."""
     if is_long:
-        print(f"{kind:<{LONGEST}}  labels")
+        print(f"{modality:<{LONGEST}}  labels")
 
     def write(batch: list[Found]) -> None:
         cells = []
@@ -256,7 +256,7 @@ def _as_lines(kind: str, is_long: bool) -> Write:
             shown = flat if len(flat) <= LONGEST else flat[: LONGEST - 1] + "…"
             cells.append([shown, f"(failed: {one['error']})" if "error" in one else labels])
         if not is_long:
-            print_table([kind, "labels"], cells)
+            print_table([modality, "labels"], cells)
             return
         for text, labels in cells:
             print(f"{text:<{LONGEST}}  {labels}")

@@ -114,7 +114,7 @@ def _recipe_and_data(data: str, chosen: Mapping[str, Any], strict: bool, shows: 
     return own_recipe(own, data, chosen.get("backbone")), own.splits
 
 
-def _kind(splits: Any) -> Any:
+def _modality(splits: Any) -> Any:
     return "image" if splits is not None and "image" in splits["train"].column_names else "text"
 
 
@@ -125,10 +125,10 @@ def _show(known: dict[str, Any], splits: Any, announced: bool) -> None:
     from hf_mlcl.experiments.recipe import default_backbone
 
     if splits is not None and announced:
-        name, megabytes = default_backbone(_kind(splits))
+        name, megabytes = default_backbone(_modality(splits))
         here = any(isinstance(try_to_load_from_cache(name, file), str) for file in ("config.json", "model.safetensors"))
         known["backbone"] += "" if here else f" ({megabytes} MB to download, once)"
-    known.pop("max_length" if _kind(splits) == "image" else "image_size")
+    known.pop("max_length" if _modality(splits) == "image" else "image_size")
     shown = {name: known[name] for name in SHOWN if known.get(name) is not None}
     print_pairs(
         [(name, f"{value:g}" if isinstance(value, float) else str(value)) for name, value in shown.items()],
@@ -144,7 +144,7 @@ def _plan(recipe: Any, settings: Mapping[str, Any], splits: Any) -> str:
     if splits is None:
         return str(dry_run(recipe, settings))
     rows = SplitSizes(*(len(splits[name]) for name in ("train", "validation", "test")))
-    return str(dry_run(recipe, settings, kind=_kind(splits), rows=rows))
+    return str(dry_run(recipe, settings, modality=_modality(splits), rows=rows))
 
 
 def _run(experiment: Any, training: Any, splits: Any, as_json: bool) -> None:

@@ -100,7 +100,7 @@ def chain(*streams: Stream) -> Stream:
 
 
 def repartition(stream: Stream, train: float, validation: float, seed: int = SEED) -> dict[str, Stream]:
-    """Split a stream again into train, validation and test by fractions, in two passes, without keeping its contents."""
+    """Split a stream into train, validation and test by fractions, in two passes, without keeping its contents."""
     # A digest stands for a key that may be a whole text: 92,000 blurbs need 8 MB, not 100.
     keys: list[str] = []
     labels: list[tuple[str, ...]] = []

@@ -55,7 +55,7 @@ class Anytime:
     ) -> None:
         if trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled:
             raise ValueError("protocol='best' needs the whole model in each process; use protocol='study' with FSDP.")
-        if inputs.kind != "text" and experiment.label_templates:
+        if inputs.modality != "text" and experiment.label_templates:
             raise ValueError("label_templates are for texts: this encoder does not read label names. Leave them out.")
         self.trainer, self.inputs, self.experiment = trainer, inputs, experiment
         self.output, self.start, self.tell, self.resumed = output, start, tell, resumed
@@ -152,7 +152,7 @@ class Anytime:
 
     def _priors(self) -> Mapping[str, Tensor]:
         """The encoded names of the labels, where the encoder reads texts."""
-        if self.inputs.kind != "text" or self.experiment.label_templates == []:
+        if self.inputs.modality != "text" or self.experiment.label_templates == []:
             return {}
         model = self.trainer.model
         encoder = Encoder(model, self.inputs.processor)

@@ -64,7 +64,7 @@ ANY = {
     **_by(AUTHORS, "halves", "scikit-learn's, seed 42"),
 }
 """Settings of the study for texts and images, in the order in which a dry run shows them."""
-OF_KIND = {
+OF_MODALITY = {
     "text": {**_by(PAPER, "max_length pooling"), **_by(AUTHORS, "clean_text"), **_by(PAPER, "weight_decay")},
     "image": {
         **_by(PAPER, "backbone", "ImageNet weights; torchvision's, as the authors' code"),
@@ -88,14 +88,14 @@ OF_CORPUS = {
 }
 
 
-def origins(corpus: str, kind: Literal["text", "image"]) -> dict[str, Origin]:
+def origins(corpus: str, modality: Literal["text", "image"]) -> dict[str, Origin]:
     """The origin of every setting that the study, or this project in its place, has chosen for a corpus.
 
     Examples:
         >>> origins("aapd", "text")["weight_decay"].who, origins("voc2007", "image")["weight_decay"].who
         ('paper', 'ours')
     """
-    known = {**ANY, **OF_KIND[kind], **OF_CORPUS.get(corpus, {})}
+    known = {**ANY, **OF_MODALITY[modality], **OF_CORPUS.get(corpus, {})}
     of_study = corpus in list_corpora() and corpus_facts(corpus).study is not None
     return known if of_study else dict.fromkeys(known, Origin(OURS))
 
@@ -165,7 +165,7 @@ def dry_run(
     *,
     from_file: Collection[str] = (),
     said_by: str = COMMAND_LINE,
-    kind: Literal["text", "image"] | None = None,
+    modality: Literal["text", "image"] | None = None,
     rows: SplitSizes | None = None,
 ) -> DryRun:
     """Resolve every setting of an experiment, as `build_experiment` does, and say where it comes from.
@@ -175,7 +175,7 @@ def dry_run(
         settings: What a user says.
         from_file: Names of those settings that come from a configuration file.
         said_by: Where the others come from.
-        kind: Of the data; needed for data of your own.
+        modality: Of the data; needed for data of your own.
         rows: Of each split, where it is known better than from the corpus's facts.
 
     Examples:
@@ -188,10 +188,10 @@ def dry_run(
     experiment, training = build_experiment(recipe, settings)
     corpus = str(experiment.corpus)
     facts = corpus_facts(corpus) if corpus in list_corpora() else None
-    kind = kind or (facts.modality if facts else None)
-    if kind is None:
-        raise ValueError(f"kind is missing: whether {corpus} has texts or images is not known before it is read.")
-    study = origins(corpus, kind)
+    modality = modality or (facts.modality if facts else None)
+    if modality is None:
+        raise ValueError(f"modality is missing: whether {corpus} has texts or images is not known before it is read.")
+    study = origins(corpus, modality)
     tried = _tried(recipe.grid(training.loss, experiment.size))
     said = {name: Origin(FILE if name in from_file else said_by) for name in settings}
     given = _with_parts(recipe, experiment, training, said)
@@ -201,7 +201,7 @@ def dry_run(
         else Resolved(value, *_origin(name, value, study, recipe, settings), tried.get(name, ()))
         for name, value in _values(experiment, training, facts is not None).items()
     }
-    without_effect = _without_effect(experiment, training, kind)
+    without_effect = _without_effect(experiment, training, modality)
     shown = [name for name in ("mixed_precision", *study) if name in resolved and name not in without_effect]
     shown += [name for name in given if name in resolved and name not in shown]
     if rows is None and facts is not None:
@@ -216,7 +216,7 @@ def dry_run(
         others={name: resolved[name] for name in sorted(resolved) if name not in shown},
         rows=rows,
         steps=None if rows is None else training_steps(rows.train, training),
-        hours=None if rows is None else settings_cost(plain, kind, rows).hours,
+        hours=None if rows is None else settings_cost(plain, modality, rows).hours,
     )
 
 
@@ -288,10 +288,10 @@ def _hashable(value: Any) -> Any:
 
 
 def _without_effect(
-    experiment: ExperimentArguments, training: ContrastiveTrainingArguments, kind: Literal["text", "image"]
+    experiment: ExperimentArguments, training: ContrastiveTrainingArguments, modality: Literal["text", "image"]
 ) -> set[str]:
     """Settings of the study that mean nothing for this kind of data and loss."""
-    nothing = {"image_size", "augmented_passes"} if kind == "text" else {"max_length", "pooling", "clean_text"}
+    nothing = {"image_size", "augmented_passes"} if modality == "text" else {"max_length", "pooling", "clean_text"}
     kinds = loss_kinds(training.loss)
     nothing |= set(OF_PROTOCOL["study" if experiment.protocol == "best" else "best"])
     if experiment.protocol == "best" or not evaluates_linearly(experiment, training.loss):

@@ -47,7 +47,7 @@ class Inputs:
     processor: Any  # tokenizer or image processor, saved with the model
     train_collator: Any  # augments images
     eval_collator: Any
-    kind: str  # "text" or "image"
+    modality: str  # "text" or "image"
 
 
 def load_data(

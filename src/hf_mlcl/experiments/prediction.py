@@ -50,7 +50,7 @@ class Predictor:
     Attributes:
         label_names: The labels, in the order of their ids.
         rule: What it decides by, as saved with the classifier: `rule.decide(probabilities)`.
-        kind: ``"text"`` or ``"image"``.
+        modality: ``"text"`` or ``"image"``.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Predictor:
         kind, processor = transformers.AutoModelForSequenceClassification, transformers.AutoTokenizer
         if images:
             kind, processor = transformers.AutoModelForImageClassification, transformers.AutoImageProcessor
-        self.kind = "image" if images else "text"
+        self.modality = "image" if images else "text"
         self.label_names: list[str] = [str(config.id2label[number]) for number in range(config.num_labels)]
         self.rule = DecisionRule.of(config)
         try:
@@ -137,7 +137,7 @@ class Predictor:
         ]
 
     def _scores(self, rows: list[Any]) -> npt.NDArray[np.float32]:
-        if self.kind == "image":
+        if self.modality == "image":
             inputs = self._processor(images=[load_image(row) for row in rows], return_tensors="pt")
             inputs = inputs.to(self._classifier.dtype)
         else:

@@ -113,9 +113,9 @@ BACKBONES = {
 """What fine-tunes in minutes on each kind of machine, and the megabytes of its download."""
 
 
-def default_backbone(kind: str) -> tuple[str, int]:
+def default_backbone(modality: str) -> tuple[str, int]:
     """The backbone for texts or images on this machine, and its size in megabytes."""
-    return BACKBONES[kind, "gpu" if torch.accelerator.is_available() else "cpu"]
+    return BACKBONES[modality, "gpu" if torch.accelerator.is_available() else "cpu"]
 
 
 def own_recipe(data: OwnData, corpus: str, backbone: str | None = None) -> Recipe:

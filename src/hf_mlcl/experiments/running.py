@@ -211,7 +211,7 @@ def evaluate_study(
     """The study's evaluation for the kind of loss, from features that are computed once; the same on every rank."""
     config = linear_config(experiment, trainer.args)
     wanted = ("validation", "test") if config.protocol == "direct" else ("train", "validation", "test")
-    passes = experiment.augmented_passes if inputs.kind == "image" else 0
+    passes = experiment.augmented_passes if inputs.modality == "image" else 0
     features = split_features(
         trainer, {split: inputs.data[split] for split in wanted}, experiment.feature_cache_dir, passes
     )

@@ -139,8 +139,9 @@ class Stages:
         if not all(np.isfinite(x).all() for x in (features["train"][0][0], features["validation"][0])):
             raise TrainingDivergedError(f"The features are not finite at step {step}.")  # the same on every rank
         stage = self._fit(step, features, priors)
-        self.history.append((stage.step, stage.score))
         known = self.best is not None and self.best.result is None and self.best.step == step == 0  # met again
+        if step not in dict(self.history):  # a training that goes on has seen some of them
+            self.history.append((step, stage.score))
         # Every rank has fitted the same heads but for rounding: the first decides for all.
         better = torch.tensor([self.best is None or known or stage.score > self.best.score], device=trainer.args.device)
         if bool(trainer.accelerator.gather(better.long())[0]):
@@ -218,7 +219,8 @@ def step_seconds(trainer: ContrastiveMultiLabelTrainer) -> float:
     model = trainer.model.to(trainer.args.device)
     was_training = model.training
     model.train()
-    times, sizes = [], []
+    times: list[float] = []
+    sizes: list[int] = []
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())), _kept_statistics(model):
         for batch in islice(trainer.get_train_dataloader(), PACE_STEPS):
             inputs = trainer._prepare_inputs(batch)

@@ -119,6 +119,6 @@ def _advice(stages: Stages, per_label: list[dict[str, Any]]) -> list[str]:
         more = f" and {len(few) - NAMED} more" if len(few) > NAMED else ""
         tips.append(f"More rows for labels with fewer than {FEW_ROWS}: {named}{more}.")
     history = stages.history
-    if len(history) > 1 and history[-1][1] == max(score for _, score in history):
+    if len(history) > 1 and history[-1][1] > max(score for _, score in history[:-1]):
         tips.append("More time: the last look at validation was the best one (--minutes, or --epochs).")
     return [*tips, "A larger encoder (--backbone), if the machine allows it."]

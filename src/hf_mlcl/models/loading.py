@@ -141,16 +141,16 @@ def check_finite(name: Any, model: nn.Module) -> None:
 
 def unreadable_weights(name: str | os.PathLike[str], error: SafetensorError) -> ValueError:
     """An error that names the file of a folder which is no whole safetensors file."""
-    broken = f"The weights of {name}"
+    broken = []
     for file in [Path(name)] if Path(name).is_file() else sorted(Path(name).glob("*.safetensors")):
         try:
             with safe_open(file, framework="pt"):
                 pass
         except (OSError, SafetensorError):
-            broken = str(file)
+            broken.append(str(file))
     return ValueError(
-        f"{broken} cannot be read ({error}): the file is damaged or was not written to its end. Save or download it "
-        f"again."
+        f"{' and '.join(broken) or f'The weights of {name}'} cannot be read ({error}): the file is damaged or was not "
+        "written to its end. Save or download it again."
     )
 
 

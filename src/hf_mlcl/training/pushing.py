@@ -33,9 +33,11 @@ class PushingTrainer(Trainer):
         tags: str | list[str] | None = None,
         model_name: str | None = None,
         finetuned_from: str | None = None,
-        *,
+        tasks: str | list[str] | None = None,
         dataset_tags: str | None = None,
         dataset: str | None = None,
+        dataset_args: Any = None,
+        *,
         evaluation: Any = None,
         figures: bool = True,
     ) -> None:
@@ -47,8 +49,10 @@ class PushingTrainer(Trainer):
             tags: Further tags.
             model_name: The card's title; the repository's or the folder's name if not given.
             finetuned_from: The backbone's Hub id, where it is not known.
+            tasks: As in HF's, whose scripts pass it; the model itself tells its task.
             dataset_tags: The data's id on the Hub, ``"owner/name"``, so that results are listed there.
             dataset: See `training_report`, as for the rest.
+            dataset_args: As in HF's; not used.
             evaluation: Whose scores to show.
             figures: Whether to draw pictures of the space.
         """

@@ -33,3 +33,16 @@ def test_a_corpus_is_scored_with_the_options_of_the_training(tweets, trained, ro
     (test,) = evaluate._corpus_rows("semeval2018", "test", str(tweets), None, "model")
     assert len(test) == rows
     assert ("labelled_only=True, as in training" in capsys.readouterr().err) == (rows == 1)
+
+
+@pytest.mark.parametrize(
+    ("data", "option", "message"),
+    [
+        ("mine.csv", ("--data_dir", "somewhere"), "--data_dir is for the corpora"),
+        ("mine.csv", ("--size", "small"), "--size is for the corpora"),
+        ("toy_text", ("--text_column", "text"), "--text_column is for data of your own"),
+    ],
+)
+def test_an_option_that_would_do_nothing_is_refused(hf_mlcl, tmp_path, data, option, message):
+    outcome = hf_mlcl("evaluate", data, "--model", tmp_path, *option, code=2)
+    assert message in " ".join(outcome.output.split())

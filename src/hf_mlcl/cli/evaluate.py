@@ -46,19 +46,19 @@ def evaluate(
     for name, value, known in (("split", split, (*SPLITS, "all")), ("size", size, ("full", "small"))):
         if value not in (None, *known):
             raise typer.BadParameter(f"--{name} must be one of {', '.join(known)}; got {value!r}.")
+    is_corpus = data in list_corpora()
+    columns = {"text_column": text_column, "label_columns": names(label_columns), "label_delimiter": label_delimiter}
+    for name, value in (columns if is_corpus else {"size": size, "data_dir": data_dir}).items():
+        if value:
+            where = "data of your own, but" if is_corpus else "the corpora of `hf-mlcl corpora`, and"
+            what = "is a corpus" if is_corpus else "is none of them"
+            raise typer.BadParameter(f"--{name} is for {where} {data!r} {what}. Leave it out.")
     quiet_libraries()
     classifier = chosen_model(model)
-    if data in list_corpora():
+    if is_corpus:
         split = split or "test"
         chosen = _corpus_rows(data, split, data_dir, size, classifier)
-    elif size is not None:
-        raise typer.BadParameter(f"--size is for the corpora of `hf-mlcl corpora`, and {data!r} is none of them.")
     else:
-        columns = {
-            "text_column": text_column,
-            "label_columns": names(label_columns),
-            "label_delimiter": label_delimiter,
-        }
         split, chosen = _own_rows(data, split, columns, classifier)
     predictor = Predictor(classifier, trust_remote_code=trust_remote_code)
     inputs, truth = _inputs_and_truth(predictor, chosen, max_samples)

@@ -33,6 +33,7 @@ from transformers import (
 from hf_mlcl.files import staged
 from hf_mlcl.metrics import DecisionRule
 from hf_mlcl.models import FeatureBackbone, MLCLForImageClassification, MLCLForSequenceClassification, MLCLModel
+from hf_mlcl.models.adapters import merged
 from hf_mlcl.models.backbones import feature_size
 
 OURS = (MLCLModel, MLCLForSequenceClassification, MLCLForImageClassification)
@@ -78,6 +79,7 @@ def export_encoder(
         >>> type(AutoModel.from_pretrained(folder)).__name__
         'TimmWrapperModel'
     """
+    model = merged(model)
     if not isinstance(model, MLCLModel):
         raise ValueError(f"model must be an MLCLModel, got {type(model).__name__}. Classifiers: export_classifier.")
     if isinstance(model.backbone, FeatureBackbone):
@@ -126,6 +128,7 @@ def export_classifier(
         >>> bool((ours(pixels).logits - theirs(pixels).logits).abs().max() < 1e-5)
         True
     """
+    classifier = merged(classifier)
     with ready_for_export(classifier):
         weight, bias = _one_linear_layer(classifier)
         config = classifier.config

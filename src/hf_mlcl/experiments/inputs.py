@@ -30,6 +30,7 @@ from hf_mlcl.data import (
 from hf_mlcl.data.download import hub_is_reachable
 from hf_mlcl.data.registry import chosen_options
 from hf_mlcl.experiments.arguments import SMALL_BACKBONE, ExperimentArguments
+from hf_mlcl.models.adapters import lora
 from hf_mlcl.models.loading import load, problem
 from hf_mlcl.training import ContrastiveTrainingArguments
 
@@ -176,6 +177,8 @@ def _small_text_encoder(vocabulary: int, label_names: list[str], experiment: Exp
 def _from_backbone(name: str, label_names: list[str], experiment: ExperimentArguments, **settings: Any) -> MLCLModel:
     if experiment.backbone_weights is not None:
         settings["weights"] = experiment.backbone_weights
+    if experiment.lora_rank is not None:
+        settings["peft_config"] = lora(experiment.lora_rank)
     settings |= {"pretrained": experiment.pretrained, "trust_remote_code": experiment.trust_remote_code}
     with _naming_backbone(name, OSError, ValueError):
         return MLCLModel.from_backbone(name, label_names, **_heads(experiment), **settings)

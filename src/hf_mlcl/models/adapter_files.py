@@ -175,9 +175,9 @@ def read_adapter(name: str | os.PathLike[str], **where: Any) -> Stored:
     """Read what `save_adapter` has written, without the base model."""
     config, adapter, heads = (cached_file(os.fspath(name), file, **where) for file in FILES)
     settings = json.loads(Path(config).read_text(encoding="utf-8"))
-    settings |= {"inference_mode": False} | {
-        key: None for key in settings if key == "megatron_config"
-    }  # imports by name
+    settings["inference_mode"] = False
+    if settings.get("megatron_config") is not None:  # with it, PEFT would import a module that the file names
+        raise ValueError(f"{config} has a megatron_config, which is not supported.")
     known = peft_library().PeftConfig.from_peft_type(**settings)
     state = {f"adapter.{key.removeprefix(OF_PEFT)}": value for key, value in _tensors(adapter)[0].items()}
     of_heads, facts = _tensors(heads)

@@ -8,6 +8,7 @@ they are all that a checkpoint holds. ``from_backbone(..., peft_config=)``, ``mo
 from __future__ import annotations
 
 import copy
+import logging
 import os
 import sys
 from pathlib import Path
@@ -16,6 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
+
+logger = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from hf_mlcl.models.modeling import MLCLModel
@@ -42,7 +45,7 @@ class Origin(NamedTuple):
     @classmethod
     def of(cls, backbone: PreTrainedModel, name: str, revision: str | None = None, mlcl: bool = False) -> Origin:
         """The origin of a backbone that was loaded from `name`."""
-        name = os.path.abspath(name) if Path(name).is_dir() else name
+        name = os.path.abspath(name) if name and Path(name).is_dir() else name
         return cls(name, revision, mlcl, _some_weights(backbone))
 
     def differs_from(self, backbone: PreTrainedModel) -> str | None:
@@ -225,13 +228,15 @@ def merged(model: Any) -> Any:
 def merged_backbone(backbone: Any) -> Any:
     """A backbone without its adapter, which is merged into it; in place, if it is not quantised."""
     if is_quantised(backbone):
+        logger.warning("Merging into float32: its vectors differ by the rounding of quantised kernels. Score it again.")
         ((name, config),) = backbone.peft_config.items()
+        unpack(backbone)
         weights = peft_library().get_peft_model_state_dict(backbone, adapter_name=name, save_embedding_layers=False)
         backbone = _unload(backbone, merge=False).dequantize(torch.float32)
         _forget_quantisation(backbone)
         backbone.add_adapter(config, name)
         peft_library().set_peft_model_state_dict(backbone, weights, adapter_name=name)
-    return _unload(backbone, merge=True)
+    return _unload(backbone, merge=True).requires_grad_(True)
 
 
 def _unload(backbone: Any, merge: bool) -> Any:
@@ -239,12 +244,17 @@ def _unload(backbone: Any, merge: bool) -> Any:
         backbone.set_submodule(path, _unloaded(layer, merge))
     del backbone.peft_config
     backbone._hf_peft_config_loaded = False
-    return backbone.requires_grad_(True)
+    return backbone
 
 
 def is_quantised(backbone: Any) -> bool:
     """Whether transformers has quantised the weights while loading them."""
     return getattr(backbone, "is_quantized", False)  # an attribute of quantised models only
+
+
+def unpack(backbone: Any) -> None:
+    """Undo what bitsandbytes does to 4-bit weights when it evaluates on a CPU: they can neither train nor be merged."""
+    backbone.state_dict()  # its only public way to do so
 
 
 def _forget_quantisation(backbone: Any) -> None:

@@ -326,6 +326,8 @@ class MLCLModel(WithAdapter, SharedModel):
         They do where the backbone has an adapter, too: nothing of the backbone is saved then.
         """
         super().train(mode)
+        if mode and adapters.is_quantised(self.backbone):
+            adapters.unpack(self.backbone)
         if mode and (self.freeze_batch_norm or adapters.has_adapter(self)):
             for module in self.backbone.modules():
                 if isinstance(module, _BatchNorm):

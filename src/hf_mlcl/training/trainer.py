@@ -305,8 +305,8 @@ class ContrastiveMultiLabelTrainer(FeatureTrainer, PushingTrainer):
             return False
         is_stored = find_adapter(checkpoint)
         if is_stored != has_adapter(self.model):
-            with_, without = ("checkpoint", "model") if is_stored else ("model", "checkpoint")
-            raise ValueError(f"{checkpoint} does not fit the model: the {with_} has an adapter, the {without} has none.")
+            owner, other = ("checkpoint", "model") if is_stored else ("model", "checkpoint")
+            raise ValueError(f"{checkpoint} does not fit the model: the {owner} has an adapter, the {other} has none.")
         if is_stored:
             load_trained_state(self.model, read_adapter(checkpoint).state, checkpoint)
         return is_stored

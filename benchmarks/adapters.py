@@ -22,7 +22,7 @@ from hf_mlcl.hub import export_onnx
 from hf_mlcl.inference import Encoder
 from measure import table
 
-SCORES = ("test_map", "tuned_test_macro_f1", "tuned_test_micro_f1")
+SCORES = ("test_mAP", "tuned_test_macro_f1", "tuned_test_micro_f1")
 
 
 def train(data: OwnData, folder: Path, backbone: str, **settings: Any) -> dict[str, float]:

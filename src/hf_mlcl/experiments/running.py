@@ -49,6 +49,7 @@ from hf_mlcl.training import ContrastiveTrainingArguments
 from hf_mlcl.training.card_facts import scores_of, training_report
 from hf_mlcl.training.evaluation import evaluate_features, make_classifier, split_features
 from hf_mlcl.training.rows import label_counts
+from hf_mlcl.training.sharding import check_gatherable, gather_model
 from hf_mlcl.versions import library_versions
 
 logger = logging.getLogger(__name__)
@@ -148,6 +149,7 @@ def _run(
             _check_same_data(before, settings)
         inputs = prepare_inputs(data, experiment, training)
     trainer = _trainer(inputs, training, checkpoint, quiet)
+    check_gatherable(trainer)
     first = trainer.is_world_process_zero()
     if first:
         output.begin(settings)
@@ -162,6 +164,7 @@ def _run(
             metrics = anytime.train(checkpoint)
         else:
             metrics = {"train_loss": float(trainer.train(resume_from_checkpoint=checkpoint).training_loss)}
+    gather_model(trainer)
     with _measured(seconds, "evaluate"):
         evaluated = evaluate_study(trainer, inputs, experiment) if anytime is None else anytime.evaluate()
         per_label = _per_label(evaluated, inputs)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 import json
+import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,6 +26,8 @@ from hf_mlcl.models import adapters
 from hf_mlcl.models.adapters import Origin, has_adapter, peft_library
 from hf_mlcl.models.configuration import MLCLConfig
 from hf_mlcl.models.loading import check_kernels, check_weights, place, trust_backbone, unreadable_weights
+
+logger = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from hf_mlcl.models.modeling import MLCLModel
@@ -80,6 +83,15 @@ class WithAdapter(PreTrainedModel):
         if kwargs:
             raise ValueError(f"A model with an adapter takes no {', '.join(kwargs)} here; push it with push_to_hub.")
         return save_adapter(self, save_directory, state) if first else None
+
+    def push_to_hub(self, *args: Any, **kwargs: Any) -> Any:
+        """As for any model; a warning where others could not load what an adapter belongs to."""
+        if has_adapter(self) and self.origin is not None and Path(self.origin.name).is_dir():
+            logger.warning(
+                "The adapter belongs to a base model in %s, which others do not have: push model.merged() in its place.",
+                self.origin.name,
+            )
+        return super().push_to_hub(*args, **kwargs)
 
     def add_adapter(self, adapter_config: Any, adapter_name: str | None = None) -> None:
         """Let an adapter of PEFT learn in place of the backbone; as ``from_backbone(..., peft_config=)``."""

@@ -34,7 +34,8 @@ SAME = 1e-5
 def save_base(folder, seed=0, **settings):
     torch.manual_seed(seed)
     sizes = {"vocab_size": 50, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
-    sizes |= {"intermediate_size": 32, "max_position_embeddings": 32, "hidden_dropout_prob": 0.0}
+    sizes |= {"intermediate_size": 32, "max_position_embeddings": 32}
+    sizes |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     BertModel(BertConfig(**{**sizes, **settings}), add_pooling_layer=False).save_pretrained(folder)
     return folder
 
@@ -364,7 +365,7 @@ def test_on_a_quantised_backbone_an_adapter_learns_loads_exactly_and_merges(tmp_
     pytest.importorskip("bitsandbytes", reason="bitsandbytes is an extra: pip install 'hf-mlcl[quantised]'")
     from transformers import BitsAndBytesConfig
 
-    base = save_base(tmp_path / "base", hidden_size=64, intermediate_size=64, attention_probs_dropout_prob=0.0)
+    base = save_base(tmp_path / "base", hidden_size=64, intermediate_size=64)
     settings = {"bnb_4bit_compute_dtype": torch.float32} if bits == 4 else {}
     quantised = BitsAndBytesConfig(**{f"load_in_{bits}bit": True}, **settings)
     model = plain(base, quantization_config=quantised)

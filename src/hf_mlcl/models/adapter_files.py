@@ -88,7 +88,7 @@ class WithAdapter(PreTrainedModel):
         """As for any model; a warning where others could not load what an adapter belongs to."""
         if has_adapter(self) and self.origin is not None and Path(self.origin.name).is_dir():
             logger.warning(
-                "The adapter belongs to a base model in %s, which others do not have: push model.merged() in its place.",
+                "The adapter belongs to a base model in %s, which others do not have: push model.merged() instead.",
                 self.origin.name,
             )
         return super().push_to_hub(*args, **kwargs)

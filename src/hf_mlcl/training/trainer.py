@@ -105,6 +105,8 @@ class ContrastiveMultiLabelTrainer(FeatureTrainer, PushingTrainer):
         self.loss = self._loss_of(args)
         self.statistics = TrainingStatistics()
         self.divergence = DivergenceWatch()
+        self.latest: dict[str, Tensor] = {}
+        """Loss and, of a contrastive one, the similarities of the last step on this rank, for those who watch."""
         self.eval_data_collator = eval_data_collator
         self.last_scores: SplitScores | None = None
         """What the last linear evaluation of these weights predicted, for the model card."""
@@ -251,6 +253,7 @@ class ContrastiveMultiLabelTrainer(FeatureTrainer, PushingTrainer):
         result = global_loss(self.loss, outputs, labels, real_rows)
         if model.training:
             self.statistics.add(result)
+            self.latest = result.summary()
             self.divergence.add(result.value, self.state.global_step + 1, self.optimizer)
         return (result.value, outputs) if return_outputs else result.value
 

@@ -12,7 +12,7 @@ import typer
 
 from hf_mlcl.cli.options import AsJson, LabelColumns, LabelDelimiter, TextColumn, further_settings, names
 from hf_mlcl.cli.output import print_json, print_pairs, quiet_libraries, say
-from hf_mlcl.experiments.display import Display, same_command
+from hf_mlcl.experiments.display import Display
 
 FULL_NAMES = {"epochs": "num_train_epochs", "batch_size": "global_batch_size"}
 SHOWN = (

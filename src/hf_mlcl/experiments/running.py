@@ -195,7 +195,9 @@ def _run(
             _save(result, trainer.model, evaluated, inputs.processor, output)
         _prepare_for_others(trainer, inputs, evaluated, experiment, output)
     if watching.stopped:
-        display.tell(f"Stopped at step {trainer.state.global_step} of {trainer.state.max_steps}. To go on: {same_command()}")
+        display.tell(
+            f"Stopped at step {trainer.state.global_step} of {trainer.state.max_steps}. To go on: {same_command()}"
+        )
     elif first:
         output.finish()
         if anytime is not None:  # the best is saved: nobody goes on from what came after it

@@ -90,7 +90,9 @@ class Watching(TrainerCallback):  # type: ignore[misc]
         facts["memory"] = f"{_memory() / 2**30:.1f} GB"
         self._looked = time.monotonic()
 
-    def on_evaluate(self, args: Any, state: Any, control: Any, metrics: dict[str, float] | None = None, **_: Any) -> None:
+    def on_evaluate(
+        self, args: Any, state: Any, control: Any, metrics: dict[str, float] | None = None, **_: Any
+    ) -> None:
         """The trainer has looked at validation."""
         self._predicted()
         metrics = metrics or {}
@@ -98,7 +100,9 @@ class Watching(TrainerCallback):  # type: ignore[misc]
         wanted = [f"eval_{chosen.removeprefix('eval_')}"] if chosen else []
         name = next((name for name in (*wanted, *VALIDATION) if name in metrics), None)
         if name is not None:
-            best = "" if state.best_metric is None else f", best {state.best_metric:.3f} at step {state.best_global_step}"
+            best = (
+                "" if state.best_metric is None else f", best {state.best_metric:.3f} at step {state.best_global_step}"
+            )
             self.display.facts[f"validation {name.removeprefix('eval_')}"] = f"{metrics[name]:.3f}{best}"
 
     def on_prediction_step(self, args: Any, state: Any, control: Any, eval_dataloader: Any = None, **_: Any) -> None:

@@ -95,8 +95,8 @@ class FeatureTrainer(BatchTrainer):
                     features.append(self.accelerator.gather_for_metrics(rows.contiguous()).cpu())
                     if label is not None:
                         labels.append(self.accelerator.gather_for_metrics(label.float().contiguous()).cpu())
-                    self.control = self.callback_handler.on_prediction_step(self.args, self.state, self.control)
-                self.control = self.callback_handler.on_predict(self.args, self.state, self.control, metrics={})
+                    self.callback_handler.on_prediction_step(self.args, self.state, self.control)
+                self.callback_handler.on_predict(self.args, self.state, self.control, metrics={})
         finally:
             self.args.dataloader_drop_last, self.args.dataloader_persistent_workers = before
             self.model.train(was_training)

@@ -117,6 +117,7 @@ class ContrastiveMultiLabelTrainer(FeatureTrainer, PushingTrainer):
         names = ("compute_metrics", "preprocess_logits_for_metrics")
         self._given_for_logits = {name: kwargs[name] for name in names if kwargs.get(name) is not None}
         kwargs["compute_metrics"] = self._metrics_of_loss(args)
+        self.processing_class = processing_class  # already needed where HF's makes the first model
         super().__init__(
             model=model,
             args=args,
@@ -129,6 +130,13 @@ class ContrastiveMultiLabelTrainer(FeatureTrainer, PushingTrainer):
         self.add_callback(self.divergence)
         if data_collator is None and isinstance(processing_class, PreTrainedTokenizerBase):
             self.data_collator = TextCollator(processing_class, self.model.config.num_labels)
+        self._align_tokens(self.model)
+
+    def _align_tokens(self, model: MLCLModel) -> None:
+        """What HF's trainer does with a warning, which is for models that generate."""
+        if isinstance(self.processing_class, PreTrainedTokenizerBase):
+            for token in ("pad_token_id", "bos_token_id", "eos_token_id"):
+                setattr(model.config, token, getattr(self.processing_class, token))
 
     def _loss_of(self, args: ContrastiveTrainingArguments) -> Any:
         if self._given_loss is not None:
@@ -200,7 +208,9 @@ class ContrastiveMultiLabelTrainer(FeatureTrainer, PushingTrainer):
         self.loss = self._loss_of(self.args)
         self.args.follow_loss(self.loss)
         self.compute_metrics = self._metrics_of_loss(self.args)
-        return self._fit_model_to_loss(super().call_model_init(trial), self.args)
+        model = self._fit_model_to_loss(super().call_model_init(trial), self.args)
+        self._align_tokens(model)
+        return model
 
     def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
         """HF's optimizer; with ``head_learning_rate``, groups of their own for what is not backbone."""

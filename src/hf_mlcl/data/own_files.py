@@ -112,7 +112,7 @@ class Table:
 
     @cached_property
     def images_beside(self) -> dict[str, Path | None]:
-        """Images in the folder of the table and in its subfolders, by name with and without ending; None for several."""
+        """Images in the table's folder and its subfolders, by name with and without ending; None for several."""
         found: dict[str, Path | None] = {}
         for pattern in ("*", "*/*") if self.folder is not None else ():
             for path in sorted(self.folder.glob(pattern)):  # type: ignore[union-attr]  # which there is
@@ -122,7 +122,7 @@ class Table:
         return found
 
     def image_paths(self, values: Sequence[str | None]) -> list[str | None]:
-        """Where images lie; paths that are not absolute begin in the folder of the table, or are names of files in it."""
+        """Where images lie; paths that are not absolute begin in the table's folder, or are names of files in it."""
         folder = "" if self.folder is None else str(self.folder.resolve())
         return [self._image_path(folder, value.strip()) if value and value.strip() else None for value in values]
 

@@ -1,4 +1,4 @@
-"""Training examples of a classifier, with their features: what is near to a text or an image, and what labels it has."""
+"""Training examples of a classifier with their features: those nearest to a text or an image, and their labels."""
 
 from __future__ import annotations
 

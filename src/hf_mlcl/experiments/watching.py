@@ -20,7 +20,7 @@ from hf_mlcl.training import ContrastiveMultiLabelTrainer
 SECONDS = 1.0
 """Between two looks at the last loss, which a GPU is waited for."""
 VALIDATION = ("eval_macro_f1", "eval_probe_macro_f1", "eval_accuracy", "eval_loss")
-"""What is shown of an evaluation while training, if no metric was chosen for the best model: the first that there is."""
+"""What is shown of an evaluation, if no metric was chosen for the best model: the first of these that there is."""
 
 
 class Watching(TrainerCallback):  # type: ignore[misc]

@@ -133,8 +133,8 @@ def chosen_model(model: str | None) -> str:
     newest = newest_classifier()
     if newest is None:
         raise ValueError(
-            "There is no classifier here, nor under outputs/. Train one (hf-mlcl demo, hf-mlcl train DATA), or name one: "
-            "--model."
+            "There is no classifier here, nor under outputs/. Train one (hf-mlcl demo, hf-mlcl train DATA), or name "
+            "one: --model."
         )
     say(f"Using {newest}")
     return str(newest)

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from huggingface_hub import hf_hub_download
+from huggingface_hub.errors import EntryNotFoundError
 from PIL import Image
 
 from hf_mlcl.experiments.prediction import Predictor, training_settings
@@ -79,6 +81,17 @@ class Examples:
         table = {"content": self.content, "labels": self.labels, "name": self.names, "features": list(features)}
         with whole_file(path) as draft:
             pq.write_table(pa.table(table), draft)
+
+    @classmethod
+    def beside(cls, model: str) -> Examples | None:
+        """What `hf-mlcl push --space` left in a training's output folder, or sent to the Hub; None without any."""
+        if Path(model).is_dir():
+            path = Path(model) / EXAMPLES_FILE
+            return cls.load(path) if path.is_file() else None
+        try:
+            return cls.load(hf_hub_download(model, EXAMPLES_FILE))
+        except EntryNotFoundError:
+            return None
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Examples:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from hf_mlcl.hub.onnx import export_onnx as export_onnx
     from hf_mlcl.hub.push import intended_files as intended_files
     from hf_mlcl.hub.push import push_folder as push_folder
+    from hf_mlcl.hub.space import push_space as push_space
+    from hf_mlcl.hub.space import write_space as write_space
 
 __getattr__, __dir__, __all__ = attach(
     __name__,
@@ -30,5 +32,6 @@ __getattr__, __dir__, __all__ = attach(
         "model_card": ["DataFacts", "LossFacts", "ModelReport", "SplitScores", "report_of_model", "write_model_card"],
         "onnx": ["export_onnx"],
         "push": ["intended_files", "push_folder"],
+        "space": ["push_space", "write_space"],
     },
 )

@@ -106,7 +106,9 @@ class Display:
         try:
             yield
             if depth == 0 and self._live is not None:
-                self._live.console.print(f"{name}: {_clock(time.monotonic() - self._stages[0].began)}", style="dim")
+                self._live.console.print(
+                    f"{name}: {_clock(time.monotonic() - self._stages[0].began)}", style="dim", highlight=False
+                )
         finally:
             del self._stages[depth:]
 

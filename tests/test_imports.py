@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import hf_mlcl
 from hub.fresh import run
 
 HEAVY = ("transformers", "datasets", "timm", "torchvision", "accelerate", "pandas", "matplotlib", "sklearn")
@@ -52,7 +53,8 @@ def test_auto_classes_and_pipelines_know_the_models_whoever_is_imported_first(be
     run(code)
 
 
-PACKAGES = ["hf_mlcl", *(f"hf_mlcl.{name}" for name in ("data", "evaluation", "experiments", "hub", "metrics"))]
+ROOT = Path(hf_mlcl.__file__).parent
+PACKAGES = [".".join(("hf_mlcl", *stub.parent.relative_to(ROOT).parts)) for stub in sorted(ROOT.rglob("*.pyi"))]
 
 
 @pytest.mark.parametrize("package", PACKAGES)

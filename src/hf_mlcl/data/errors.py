@@ -13,8 +13,9 @@ from hf_mlcl.files import tells_full_disk
 
 logger = logging.getLogger(__name__)
 
+PROBLEMS_FILE = "problems.json"
 NAMED_AT_MOST = 20
-"""Problems that a warning spells out; the rest are counted there and listed in full in the cache's `problems.json`."""
+"""Problems that a warning spells out; the rest are counted there and listed in full in the cache's `PROBLEMS_FILE`."""
 
 
 class CorpusError(Exception):

@@ -36,10 +36,7 @@ BEING_WRITTEN = "being written"
 
 
 class OutputFolder:
-    """Where an experiment writes.
-
-    Args:
-        folder: The folder; it need not be there yet.
+    """Where an experiment writes; the folder need not be there yet.
 
     Examples:
         >>> import tempfile

@@ -77,12 +77,9 @@ class ExperimentResult:
 
 
 def save_decisions(folder: str | os.PathLike[str], labels: npt.ArrayLike, decisions: npt.ArrayLike) -> None:
-    """Write truth and decisions, one bit each, whole or not at all: for paired tests between runs.
+    """Write truth and decisions, multi-hot (rows, labels), one bit each, to ``test_decisions.npz`` in a folder.
 
-    Args:
-        folder: Gets ``test_decisions.npz``.
-        labels: Multi-hot truth (rows, labels).
-        decisions: Multi-hot decisions, same shape.
+    The file appears whole or not at all; paired tests between runs read it.
 
     Examples:
         >>> import tempfile

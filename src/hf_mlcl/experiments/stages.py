@@ -31,9 +31,9 @@ from hf_mlcl.evaluation import LinearEvaluationConfig, LinearEvaluationResult
 from hf_mlcl.files import whole_file
 from hf_mlcl.metrics import average_precision
 from hf_mlcl.training import ContrastiveMultiLabelTrainer
+from hf_mlcl.training.batches import evenly
 from hf_mlcl.training.divergence import TrainingDivergedError
 from hf_mlcl.training.evaluation import Array, SplitFeatures, evaluate_features, split_features
-from hf_mlcl.training.rows import evenly
 
 LOOKS = 3
 """Looks at validation while training; the last is the end of the training."""

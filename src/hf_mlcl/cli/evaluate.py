@@ -48,8 +48,8 @@ def evaluate(
             raise typer.BadParameter(f"--{name} must be one of {', '.join(known)}; got {value!r}.")
     is_corpus = data in list_corpora()
     columns = {"text_column": text_column, "label_columns": names(label_columns), "label_delimiter": label_delimiter}
-    for name, value in (columns if is_corpus else {"size": size, "data_dir": data_dir}).items():
-        if value:
+    for name, given in (columns if is_corpus else {"size": size, "data_dir": data_dir}).items():
+        if given:
             where = "data of your own, but" if is_corpus else "the corpora of `hf-mlcl corpora`, and"
             what = "is a corpus" if is_corpus else "is none of them"
             raise typer.BadParameter(f"--{name} is for {where} {data!r} {what}. Leave it out.")

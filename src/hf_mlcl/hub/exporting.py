@@ -14,7 +14,12 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from transformers import PreTrainedTokenizerBase, TimmWrapperConfig, TimmWrapperImageProcessor
+from transformers import (
+    PreTrainedTokenizerBase,
+    TimmWrapperConfig,
+    TimmWrapperForImageClassification,
+    TimmWrapperImageProcessor,
+)
 
 from hf_mlcl.files import staged
 from hf_mlcl.hub import modeling_mlcl
@@ -145,7 +150,8 @@ def export_classifier(
             if plain is None:
                 _save_with_code(classifier, stage)
             elif isinstance(config.backbone_config, TimmWrapperConfig):
-                settings = {"label_names": config.label_names, **decision_settings(config)}
+                kind = TimmWrapperForImageClassification.__name__  # timm does not ask, but others do
+                settings = {"architectures": [kind], "label_names": config.label_names, **decision_settings(config)}
                 _save_timm(plain, config.backbone_config, stage, processor, settings)
             else:
                 plain.save_pretrained(stage)

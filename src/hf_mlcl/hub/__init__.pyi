@@ -8,4 +8,5 @@ from .model_card import (
     write_model_card as write_model_card,
 )
 from .onnx import export_onnx as export_onnx
+from .publishing import export_model as export_model
 from .push import intended_files as intended_files, push_folder as push_folder

@@ -10,3 +10,4 @@ from .model_card import (
 from .onnx import export_onnx as export_onnx
 from .publishing import export_model as export_model
 from .push import intended_files as intended_files, push_folder as push_folder
+from .space import push_space as push_space, write_space as write_space

@@ -20,6 +20,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import yaml
 from datasets import config as datasets_config
 from huggingface_hub import constants
+from huggingface_hub.repocard_data import model_index_to_eval_results
 from huggingface_hub.utils import validate_repo_id
 from transformers.pipelines import SUPPORTED_TASKS
 from transformers.utils import hub as transformers_hub
@@ -374,8 +375,10 @@ def card_errors(content, repo_type="model"):
         check("metrics", lambda value: re.fullmatch(r"[\w./-]+", value), "the name of a metric")
         for key in ("datasets", "base_model"):
             check(key, _is_repo_id, "the id of a repository")
-        if "model-index" in data:
-            errors.append("results belong into .eval_results/, not into the legacy model-index")
+        try:
+            model_index_to_eval_results(data.get("model-index", [{"name": "no results", "results": []}]))
+        except (IndexError, KeyError, TypeError) as error:
+            errors.append(f'"model-index" cannot be read: {error!r}')
     return errors
 
 

@@ -108,7 +108,7 @@ def _inputs_and_truth(predictor: Any, chosen: list[Any], max_samples: int | None
 
 def _corpus_rows(corpus: str, split: str, data_dir: str | None, size: str | None, model: str) -> list[Any]:
     from hf_mlcl.data import load_corpus
-    from hf_mlcl.data.builder import OPTIONS_OF_SIZE
+    from hf_mlcl.data.facts import OPTIONS_OF_SIZE
     from hf_mlcl.experiments.inputs import corpus_options
     from hf_mlcl.experiments.prediction import training_settings
 

@@ -20,7 +20,7 @@ from hf_mlcl.experiments.prediction import Predictor, training_settings
 from hf_mlcl.experiments.results import DATA_SOURCE
 from hf_mlcl.files import whole_file
 from hf_mlcl.inference import ExampleIndex
-from hf_mlcl.training.rows import evenly
+from hf_mlcl.training.batches import evenly
 
 if TYPE_CHECKING:
     from datasets import Dataset

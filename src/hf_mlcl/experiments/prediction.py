@@ -102,10 +102,9 @@ class Predictor:
         self._classifier: Any = found.to(best if device is None else device).eval()
 
     def predictions(self, rows: Iterable[Any]) -> Iterator[list[Prediction]]:
-        """Predict rows as they come, a batch at a time: nothing is kept, and a row that fails stops no other.
+        """Predict texts or images (PIL images or paths) as they come, a batch at a time; a `Prediction` stays as it is.
 
-        Args:
-            rows: Texts; or images, as PIL images or paths. A `Prediction` with an error takes its place as it is.
+        Nothing is kept, and a row that fails stops no other.
         """
         rest = iter(rows)
         while batch := list(itertools.islice(rest, self.batch_size)):
@@ -114,11 +113,7 @@ class Predictor:
             yield [row if isinstance(row, Prediction) else next(found) for row in batch]
 
     def probabilities(self, rows: Sequence[Any]) -> npt.NDArray[np.float32]:
-        """The probability of every label (rows, labels); a ValueError names a row that cannot be predicted.
-
-        Args:
-            rows: Texts; or images, as PIL images or paths.
-        """
+        """The probability of every label (rows, labels); a ValueError names a row that cannot be predicted."""
         result = np.zeros((len(rows), len(self.label_names)), dtype=np.float32)
         for number, found in enumerate(itertools.chain.from_iterable(self.predictions(rows))):
             if found.probabilities is None:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hf_mlcl.files import strict_json, whole_file
+from hf_mlcl.files import whole_file, write_json
 
 DECISIONS_FILE = "test_decisions.npz"
 METRICS_FILE = "metrics.json"
@@ -62,8 +62,7 @@ class ExperimentResult:
 
     def save(self, folder: str | os.PathLike[str] | None = None) -> None:
         """Write ``metrics.json`` to a folder, its own if not given; whole or not at all."""
-        with whole_file(Path(folder or self.folder) / METRICS_FILE) as draft:
-            draft.write_text(strict_json(dataclasses.asdict(self)), encoding="utf-8")
+        write_json(Path(folder or self.folder) / METRICS_FILE, dataclasses.asdict(self))
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> ExperimentResult:
@@ -78,12 +77,9 @@ class ExperimentResult:
 
 
 def save_decisions(folder: str | os.PathLike[str], labels: npt.ArrayLike, decisions: npt.ArrayLike) -> None:
-    """Write truth and decisions, one bit each, whole or not at all: for paired tests between runs.
+    """Write truth and decisions, multi-hot (rows, labels), one bit each, to ``test_decisions.npz`` in a folder.
 
-    Args:
-        folder: Gets ``test_decisions.npz``.
-        labels: Multi-hot truth (rows, labels).
-        decisions: Multi-hot decisions, same shape.
+    The file appears whole or not at all; paired tests between runs read it.
 
     Examples:
         >>> import tempfile

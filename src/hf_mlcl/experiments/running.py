@@ -20,6 +20,7 @@ from datasets import DatasetDict
 from transformers import set_seed
 
 from hf_mlcl import ContrastiveMultiLabelTrainer
+from hf_mlcl.data.labels import label_counts
 from hf_mlcl.data.own import data_fingerprint
 from hf_mlcl.data.registry import list_corpora
 from hf_mlcl.evaluation import LinearEvaluationResult, space_quality
@@ -49,7 +50,6 @@ from hf_mlcl.metrics import DecisionRule, f1
 from hf_mlcl.training import ContrastiveTrainingArguments
 from hf_mlcl.training.card_facts import scores_of, training_report
 from hf_mlcl.training.evaluation import evaluate_features, make_classifier, split_features
-from hf_mlcl.training.rows import label_counts
 from hf_mlcl.versions import library_versions
 
 logger = logging.getLogger(__name__)

@@ -25,14 +25,13 @@ from hf_mlcl.losses import ContrastiveLoss, CrossEntropyLoss, as_loss, loss_kind
 from hf_mlcl.metrics import compute_metrics, compute_single_label_metrics, multilabel_metrics
 from hf_mlcl.models import FeatureBackbone, MLCLModel
 from hf_mlcl.training.arguments import ContrastiveTrainingArguments
-from hf_mlcl.training.batches import REAL_ROWS, check_not_empty, first_view
+from hf_mlcl.training.batches import REAL_ROWS, check_not_empty, evenly, first_view
 from hf_mlcl.training.card_facts import scores_of, training_report
 from hf_mlcl.training.divergence import DivergenceWatch
 from hf_mlcl.training.evaluation import evaluate_features, make_classifier, split_features
 from hf_mlcl.training.features import FeatureTrainer, probe
 from hf_mlcl.training.global_batch import TrainingStatistics, global_loss
 from hf_mlcl.training.pushing import PushingTrainer
-from hf_mlcl.training.rows import evenly
 
 logger = logging.getLogger(__name__)
 

@@ -49,7 +49,8 @@ def push(
     check_push(repo_id)
     known = _examples(str(chosen), examples) if space and not no_examples else None
     say(f"Uploading {chosen} to {repo_id} ({'public' if public else 'private'})")
-    commit = push_folder(chosen, repo_id, private=not public)
+    # Of an exported model the features are not known, by which the Space finds the nearest examples.
+    commit = push_folder(chosen, repo_id, private=not public, as_saved=known is not None)
     result = {"folder": str(chosen), "repo_id": commit.repo_url.repo_id, "commit": str(commit)}
     if space:
         result["space"] = _push_space(Path(chosen), commit.repo_url.repo_id, known, public)

@@ -8,8 +8,8 @@ import json
 import logging
 import os
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -166,20 +166,9 @@ def _run(
     anytime = None
     if experiment.protocol == "best":
         anytime = Anytime(trainer, inputs, experiment, output, start, display.tell, resumed=checkpoint is not None)
-        watching.looks = anytime.stages.history
-        with measured("frozen"):
-            anytime.begin()
-    with measured("train"), watching.stoppable():
-        if anytime is not None:
-            metrics = anytime.train(checkpoint)
-        else:
-            metrics = {"train_loss": float(trainer.train(resume_from_checkpoint=checkpoint).training_loss)}
-            if watching.stopped:  # half a training is not what the study evaluates
-                raise KeyboardInterrupt
-    with measured("evaluate"):
-        evaluated = evaluate_study(trainer, inputs, experiment) if anytime is None else anytime.evaluate()
-        per_label = _per_label(evaluated, inputs)
-        told = {} if anytime is None else verdict(anytime.stages, anytime.frozen, evaluated, per_label)
+    metrics, evaluated = _learn(trainer, inputs, experiment, anytime, checkpoint, watching, measured)
+    per_label = _per_label(evaluated, inputs)
+    told = {} if anytime is None else verdict(anytime.stages, anytime.frozen, evaluated, per_label)
     seconds["total"] = time.perf_counter() - start
     result = ExperimentResult(
         metrics={**evaluated.metrics, **metrics, **_prr(trainer)},
@@ -204,6 +193,34 @@ def _run(
             delete_checkpoints(output.path)
             anytime.kept.unlink(missing_ok=True)
     return result
+
+
+def _learn(
+    trainer: ContrastiveMultiLabelTrainer,
+    inputs: Inputs,
+    experiment: ExperimentArguments,
+    anytime: Anytime | None,
+    checkpoint: str | None,
+    watching: Watching,
+    measured: Callable[[str], AbstractContextManager[None]],
+) -> tuple[dict[str, float], LinearEvaluationResult]:
+    """Train and evaluate: in stages for users, else as the study does."""
+    if anytime is None:
+        with measured("train"), watching.stoppable():
+            metrics = {"train_loss": float(trainer.train(resume_from_checkpoint=checkpoint).training_loss)}
+            if watching.stopped:  # half a training is not what the study evaluates
+                raise KeyboardInterrupt
+        with measured("evaluate"):
+            return metrics, evaluate_study(trainer, inputs, experiment)
+    watching.looks = anytime.stages.history
+    with measured("frozen"):
+        anytime.begin()
+    with measured("train"), watching.stoppable():
+        metrics = anytime.train(checkpoint)
+        if metrics and not watching.stopped:
+            anytime.stages.blend()
+    with measured("evaluate"):
+        return metrics, anytime.evaluate()
 
 
 def _trainer(

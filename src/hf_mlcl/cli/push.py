@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -48,7 +49,8 @@ def push(
     check_push(repo_id)
     known = _examples(str(chosen), examples) if space and not no_examples else None
     say(f"Uploading {chosen} to {repo_id} ({'public' if public else 'private'})")
-    commit = push_folder(chosen, repo_id, private=not public)
+    # Of an exported model the features are not known, by which the Space finds the nearest examples.
+    commit = push_folder(chosen, repo_id, private=not public, as_saved=known is not None)
     result = {"folder": str(chosen), "repo_id": commit.repo_url.repo_id, "commit": str(commit)}
     if space:
         result["space"] = _push_space(Path(chosen), commit.repo_url.repo_id, known, public)
@@ -93,9 +95,11 @@ def _push_space(classifier: Path, repo_id: str, examples: Examples | None, publi
         if examples is not None:
             file = (classifier.parent if of_training else Path(temporary)) / EXAMPLES_FILE
             examples.save(file)
-            HfApi().upload_file(
-                path_or_fileobj=file, path_in_repo=EXAMPLES_FILE, repo_id=repo_id, commit_message="Upload examples"
-            )
+            with warnings.catch_warnings():  # that data belong elsewhere: these are a part of the model
+                warnings.simplefilter("ignore", UserWarning)
+                HfApi().upload_file(
+                    path_or_fileobj=file, path_in_repo=EXAMPLES_FILE, repo_id=repo_id, commit_message="Upload examples"
+                )
     write_space(folder, repo_id)
     say(f"Uploading {folder} to the Space {repo_id}; to try it here: pip install gradio && python {folder / 'app.py'}")
     return str(push_space(folder, repo_id, private=not public).repo_url)

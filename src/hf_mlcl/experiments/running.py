@@ -27,7 +27,7 @@ from hf_mlcl.evaluation import LinearEvaluationResult, space_quality
 from hf_mlcl.experiments.anytime import UNIFORMITY_ROWS, Anytime
 from hf_mlcl.experiments.arguments import ExperimentArguments
 from hf_mlcl.experiments.checkpoints import StatisticsInCheckpoints, delete_checkpoints, starting_checkpoint
-from hf_mlcl.experiments.display import Display, same_command
+from hf_mlcl.experiments.display import Display
 from hf_mlcl.experiments.inputs import Inputs, load_data, prepare_inputs
 from hf_mlcl.experiments.output_folder import OutputFolder
 from hf_mlcl.experiments.parsing import check_experiment, check_push, linear_config, parse_experiment
@@ -184,9 +184,7 @@ def _run(
             _save(result, trainer.model, evaluated, inputs.processor, output)
         _prepare_for_others(trainer, inputs, evaluated, experiment, output)
     if watching.stopped:
-        display.tell(
-            f"Stopped at step {trainer.state.global_step} of {trainer.state.max_steps}. To go on: {same_command()}"
-        )
+        watching.tell_how_to_go_on()
     elif first:
         output.finish()
         if anytime is not None:  # the best is saved: nobody goes on from what came after it
@@ -209,6 +207,7 @@ def _learn(
         with measured("train"), watching.stoppable():
             metrics = {"train_loss": float(trainer.train(resume_from_checkpoint=checkpoint).training_loss)}
             if watching.stopped:  # half a training is not what the study evaluates
+                watching.tell_how_to_go_on()
                 raise KeyboardInterrupt
         with measured("evaluate"):
             return metrics, evaluate_study(trainer, inputs, experiment)

@@ -32,8 +32,10 @@ if TYPE_CHECKING:
     from hf_mlcl.data.splits import stratified_parts as stratified_parts
     from hf_mlcl.data.text import clean_text as clean_text
     from hf_mlcl.data.text import length_grouped_sampler as length_grouped_sampler
+    from hf_mlcl.data.text import load_tokenizer as load_tokenizer
     from hf_mlcl.data.text import tokenize as tokenize
     from hf_mlcl.data.text import with_cleaning as with_cleaning
+    from hf_mlcl.data.text import with_prompt as with_prompt
     from hf_mlcl.data.text import word_tokenizer as word_tokenizer
 
 __getattr__, __dir__, __all__ = attach(
@@ -47,6 +49,9 @@ __getattr__, __dir__, __all__ = attach(
         "own": ["OwnData", "read_own_data"],
         "registry": ["corpus_builder", "corpus_facts", "list_corpora", "load_corpus"],
         "splits": ["stratified_parts"],
-        "text": ["clean_text", "length_grouped_sampler", "tokenize", "with_cleaning", "word_tokenizer"],
+        "text": [
+            *("clean_text", "length_grouped_sampler", "load_tokenizer", "tokenize", "with_cleaning", "with_prompt"),
+            "word_tokenizer",
+        ],
     },
 )

@@ -12,7 +12,7 @@ from typing import Any
 from datasets import DatasetDict
 from huggingface_hub import constants as hub
 from huggingface_hub import scan_cache_dir
-from transformers import AutoTokenizer, BertConfig
+from transformers import BertConfig
 
 from hf_mlcl import MLCLConfig, MLCLModel
 from hf_mlcl.data import (
@@ -22,15 +22,19 @@ from hf_mlcl.data import (
     image_transform,
     list_corpora,
     load_corpus,
+    load_tokenizer,
     read_own_data,
     tokenize,
     with_cleaning,
     word_tokenizer,
 )
 from hf_mlcl.data.download import hub_is_reachable
+from hf_mlcl.data.images import Preprocessing
 from hf_mlcl.data.registry import chosen_options
 from hf_mlcl.experiments.arguments import SMALL_BACKBONE, ExperimentArguments
-from hf_mlcl.models.loading import load, problem
+from hf_mlcl.models.families import PoolingError
+from hf_mlcl.models.loading import problem
+from hf_mlcl.models.stated import stated_preprocessing
 from hf_mlcl.training import ContrastiveTrainingArguments
 
 DEFAULT_BACKBONES = {"text": "roberta-base", "image": "timm/resnet50.tv_in1k"}
@@ -129,8 +133,9 @@ def _text_inputs(data: DatasetDict, label_names: list[str], experiment: Experime
         tokenizer = word_tokenizer(data["train"]["text"])
         model = _small_text_encoder(len(tokenizer), label_names, experiment)
     else:
-        model = _from_backbone(name, label_names, experiment, pooling=experiment.pooling)
-        tokenizer = _tokenizer(name, experiment.trust_remote_code)
+        model = _from_backbone(name, label_names, experiment)
+        with _naming_backbone(name, Exception):  # whatever is wrong with its files
+            tokenizer = load_tokenizer(name, prompt=experiment.prompt, trust_remote_code=experiment.trust_remote_code)
     if experiment.clean_text:
         tokenizer = with_cleaning(tokenizer)
     tokenizer.model_max_length = experiment.max_length  # a pipeline with truncation=True then cuts as training did
@@ -142,16 +147,23 @@ def _text_inputs(data: DatasetDict, label_names: list[str], experiment: Experime
 
 
 def _image_inputs(data: DatasetDict, label_names: list[str], experiment: ExperimentArguments) -> Inputs:
-    name, size = experiment.backbone or DEFAULT_BACKBONES["image"], experiment.image_size
+    name = experiment.backbone or DEFAULT_BACKBONES["image"]
     if name == SMALL_BACKBONE:
         model = MLCLModel.from_backbone("resnet10t", label_names, pretrained=False, **_heads(experiment))
+        prepared = Preprocessing()
     else:
         model = _from_backbone(name, label_names, experiment)
+        with without_vain_attempts(name):
+            trust = experiment.trust_remote_code
+            prepared = stated_preprocessing(name, model.config.backbone_config, trust_remote_code=trust)
+    if experiment.image_size is not None:
+        prepared = prepared._replace(size=experiment.image_size)
+    how = prepared._asdict()
     augmented, plain = (
-        ImageCollator(image_transform(size, train=train, augmentation=experiment.augmentation), len(label_names))
+        ImageCollator(image_transform(train=train, augmentation=experiment.augmentation, **how), len(label_names))
         for train in (True, False)
     )
-    return Inputs(model, data, image_processor(size), augmented, plain, "image")
+    return Inputs(model, data, image_processor(**how), augmented, plain, "image")
 
 
 def _heads(experiment: ExperimentArguments) -> dict[str, Any]:
@@ -177,13 +189,9 @@ def _from_backbone(name: str, label_names: list[str], experiment: ExperimentArgu
     if experiment.backbone_weights is not None:
         settings["weights"] = experiment.backbone_weights
     settings |= {"pretrained": experiment.pretrained, "trust_remote_code": experiment.trust_remote_code}
+    settings["pooling"] = experiment.pooling
     with _naming_backbone(name, OSError, ValueError):
         return MLCLModel.from_backbone(name, label_names, **_heads(experiment), **settings)
-
-
-def _tokenizer(name: str, trust_remote_code: bool) -> Any:
-    with _naming_backbone(name, Exception):  # whatever is wrong with its files
-        return load(AutoTokenizer, name, trust_remote_code=trust_remote_code)
 
 
 @contextmanager
@@ -203,6 +211,8 @@ def _naming_backbone(name: str, *errors: type[Exception]) -> Iterator[None]:
     try:
         with without_vain_attempts(name):
             yield
+    except PoolingError:
+        raise
     except errors as error:
         raise ValueError(_no_backbone(name, error)) from error
 

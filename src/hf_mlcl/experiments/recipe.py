@@ -13,13 +13,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import AutoTokenizer
 
+from hf_mlcl.data import load_tokenizer
 from hf_mlcl.data.own import OwnData
 from hf_mlcl.experiments.arguments import SMALL_BACKBONE
 from hf_mlcl.experiments.inputs import without_vain_attempts
 from hf_mlcl.losses import hyperparameters, on_logits_only
-from hf_mlcl.models.loading import load
 
 Settings = Mapping[str, Any]
 
@@ -186,5 +185,5 @@ def _tokens(data: OwnData, backbone: str) -> int:
     lengths = [math.ceil(1.25 * len(text.split())) for text in texts]  # 4 words make about 5 tokens
     if backbone != SMALL_BACKBONE:
         with suppress(Exception), without_vain_attempts(backbone):  # it is loaded for good later, and told then
-            lengths = [len(tokens) for tokens in load(AutoTokenizer, backbone)(texts)["input_ids"]]
+            lengths = [len(tokens) for tokens in load_tokenizer(backbone)(texts)["input_ids"]]
     return int(np.clip(16 * math.ceil(float(np.quantile(lengths, 0.95)) / 16), 32, 256))

@@ -33,7 +33,7 @@ from transformers import (
 from hf_mlcl.files import staged
 from hf_mlcl.metrics import DecisionRule
 from hf_mlcl.models import FeatureBackbone, MLCLForImageClassification, MLCLForSequenceClassification, MLCLModel
-from hf_mlcl.models.backbones import feature_size
+from hf_mlcl.models.families import feature_size
 
 OURS = (MLCLModel, MLCLForSequenceClassification, MLCLForImageClassification)
 PROTOTYPES_FILE = "prototypes.safetensors"
@@ -248,7 +248,7 @@ def _save_tokenizer(tokenizer: Any, model: Any, folder: Path, max_length: int | 
 
 def _save_sentence_transformer(model: MLCLModel, folder: Path, max_length: int) -> None:
     """The few files that make a SentenceTransformer of a backbone, in the layout that all its versions read."""
-    mean = model.config.pooling == "mean"
+    pooling = model.config.pooling
     files: dict[str, Any] = {
         "modules.json": [
             {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
@@ -256,8 +256,9 @@ def _save_sentence_transformer(model: MLCLModel, folder: Path, max_length: int) 
         ],
         "1_Pooling/config.json": {
             "word_embedding_dimension": feature_size(model.backbone),
-            "pooling_mode_cls_token": not mean,
-            "pooling_mode_mean_tokens": mean,
+            "pooling_mode_cls_token": pooling == "first",
+            "pooling_mode_mean_tokens": pooling == "mean",
+            "pooling_mode_lasttoken": pooling == "last",
         },
         "sentence_bert_config.json": {"max_seq_length": max_length, "do_lower_case": False},
         "config_sentence_transformers.json": {"similarity_fn_name": "cosine"},
@@ -322,8 +323,8 @@ def _text_classifier(classifier: Any, weight: Tensor, bias: Tensor) -> Any:
     config, ours = copy.deepcopy(classifier.config.backbone_config), classifier.config
     if ours.pooling != "first":
         raise _NoCounterpartError(
-            f"This classifier looks at the mean of a text's tokens, but the classification model of "
-            f"{config.model_type!r} at the first token only. Train with pooling='first' for an exact export."
+            f"This classifier looks at the {ours.pooling} of a text's tokens, but the classification model of "
+            f"{config.model_type!r} has no such head. Train with pooling='first' for an exact export, if it can."
         )
     config.id2label, config.label2id = dict(ours.id2label), dict(ours.label2id)
     config.problem_type = "multi_label_classification"

@@ -91,7 +91,7 @@ def settings_cost(
 
 
 def _size(settings: Mapping[str, Any], modality: str) -> int:
-    return int(settings.get("max_length", 220) if modality == "text" else settings.get("image_size", 224))
+    return int(settings.get("max_length", 220) if modality == "text" else settings.get("image_size") or 224)
 
 
 def _resolved(run: Run) -> dict[str, Any]:

@@ -115,7 +115,8 @@ def _recipe_and_data(data: str, chosen: Mapping[str, Any], strict: bool, shows: 
 
 
 def _modality(splits: Any) -> Any:
-    return "image" if splits is not None and "image" in splits["train"].column_names else "text"
+    columns = () if splits is None else splits["train"].column_names
+    return "+".join(name for name in ("text", "image") if name in columns) or "text"
 
 
 def _show(known: dict[str, Any], splits: Any, announced: bool) -> None:
@@ -128,7 +129,9 @@ def _show(known: dict[str, Any], splits: Any, announced: bool) -> None:
         name, megabytes = default_backbone(_modality(splits))
         here = any(isinstance(try_to_load_from_cache(name, file), str) for file in ("config.json", "model.safetensors"))
         known["backbone"] += "" if here else f" ({megabytes} MB to download, once)"
-    known.pop("max_length" if _modality(splits) == "image" else "image_size")
+    for name, modality in (("max_length", "text"), ("image_size", "image")):
+        if modality not in _modality(splits):
+            known.pop(name)
     shown = {name: known[name] for name in SHOWN if known.get(name) is not None}
     print_pairs(
         [(name, f"{value:g}" if isinstance(value, float) else str(value)) for name, value in shown.items()],

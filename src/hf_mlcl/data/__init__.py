@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from hf_mlcl.data.card import corpus_card as corpus_card
     from hf_mlcl.data.collators import ImageCollator as ImageCollator
     from hf_mlcl.data.collators import TextCollator as TextCollator
+    from hf_mlcl.data.collators import TextImageCollator as TextImageCollator
     from hf_mlcl.data.errors import CorpusDownloadError as CorpusDownloadError
     from hf_mlcl.data.errors import CorpusError as CorpusError
     from hf_mlcl.data.errors import CorpusFileError as CorpusFileError
@@ -42,7 +43,7 @@ __getattr__, __dir__, __all__ = attach(
     __name__,
     {
         "card": ["CorpusCard", "corpus_card"],
-        "collators": ["ImageCollator", "TextCollator"],
+        "collators": ["ImageCollator", "TextCollator", "TextImageCollator"],
         "errors": ["CorpusDownloadError", "CorpusError", "CorpusFileError", "CorpusFormatError", "CorpusWarning"],
         "images": ["image_processor", "image_transform"],
         "labels": ["encode_labels"],

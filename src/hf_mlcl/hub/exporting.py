@@ -33,7 +33,7 @@ from transformers import (
 from hf_mlcl.files import staged
 from hf_mlcl.metrics import DecisionRule
 from hf_mlcl.models import FeatureBackbone, MLCLForImageClassification, MLCLForSequenceClassification, MLCLModel
-from hf_mlcl.models.families import feature_size
+from hf_mlcl.models.families import feature_size, reads
 
 OURS = (MLCLModel, MLCLForSequenceClassification, MLCLForImageClassification)
 PROTOTYPES_FILE = "prototypes.safetensors"
@@ -87,7 +87,9 @@ def export_encoder(
             _save_timm(model.backbone.timm_model, model.backbone.config, stage, processor)
         else:
             model.backbone.save_pretrained(stage)
-            if processor is not None:
+            if processor is not None and "image" in reads(model.backbone.config):
+                processor.save_pretrained(stage)
+            elif processor is not None:
                 length = _save_tokenizer(processor, model, stage, max_length)
                 _save_sentence_transformer(model, stage, length)
         if prototypes:
@@ -169,7 +171,7 @@ def example_inputs(model: Any, rows: int, length: int, image_size: int | None = 
     if model.main_input_name == "feature_values":
         return {"feature_values": torch.randn(rows, config.feature_dim, generator=random)}
     if model.main_input_name == "pixel_values":
-        side = (image_size, image_size) if image_size is not None else _fixed_size(model.backbone.timm_model)
+        side = (image_size, image_size) if image_size is not None else _fixed_size(model.backbone)
         height, width = side or ((96, 128) if rows % 2 else (64, 64))
         return {"pixel_values": torch.randn(rows, 3, height, width, generator=random)}
     ids = torch.randint(min(5, config.vocab_size - 1), config.vocab_size, (rows, length), generator=random)
@@ -177,8 +179,12 @@ def example_inputs(model: Any, rows: int, length: int, image_size: int | None = 
     return {"input_ids": ids, "attention_mask": mask}
 
 
-def _fixed_size(timm_model: Any) -> tuple[int, int] | None:
-    """Height and width of the images that a timm model was made for, where it takes no others."""
+def _fixed_size(backbone: Any) -> tuple[int, int] | None:
+    """Height and width of the images that a model was made for, where it takes no others."""
+    if not isinstance(backbone.config, TimmWrapperConfig):
+        side = getattr(backbone.config, "image_size", None)  # convolutions of transformers have none, or do not care
+        return (side, side) if isinstance(side, int) else None
+    timm_model: Any = backbone.timm_model
     if not timm_model.pretrained_cfg.get("fixed_input_size"):
         return None
     embedding = getattr(timm_model, "patch_embed", None)  # of vision transformers; it knows of an img_size= given

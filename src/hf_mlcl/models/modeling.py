@@ -151,6 +151,8 @@ class SharedModel(PreTrainedModel):
             os.makedirs(save_directory, exist_ok=True)
             for part in (self.backbone, self.backbone.config):
                 custom_object_save(part, save_directory, config=self.backbone.config)
+        # transformers would write the names that weights had in earlier versions, under which no trainer resumes.
+        kwargs.setdefault("save_original_format", False)
         return super().save_pretrained(save_directory, *args, **kwargs)
 
     def get_input_embeddings(self) -> nn.Module:

@@ -141,8 +141,10 @@ class TextImageCollator:
         has_text = torch.tensor([bool(text.strip()) for text in texts])
         has_image = torch.tensor([image is not None for image in images])
         if not (has_text | has_image).all():
-            columns = f"{self.text_column!r} and {self.image_column!r}"
-            raise ValueError(f"A row has neither a text nor an image in {columns}. Leave such rows out.")
+            raise ValueError(
+                f"A row has neither a text in {self.text_column!r} nor an image in {self.image_column!r}. Leave such "
+                f"rows out, or name the columns with text_column and image_column; there are {', '.join(rows[0])}."
+            )
         tokens = self.tokenizer(texts, padding=True, truncation=True, return_tensors="pt")
         # A batch without any image has pixels all the same: both towers then take part on every rank.
         black = Image.new("RGB", (8, 8))

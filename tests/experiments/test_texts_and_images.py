@@ -58,7 +58,6 @@ def run(table: Path, backbone: Path, output: Path):
         "output_dir": str(output),
         "max_steps": 2,
         "use_cpu": True,
-        "loss": "reg+bce",
     }
     recipe = own_recipe(data, str(table), str(backbone))
     return run_experiment(*build_experiment(recipe, {**settings, "corpus": str(table)}), data.splits, quiet=True)
@@ -66,9 +65,7 @@ def run(table: Path, backbone: Path, output: Path):
 
 def test_a_pair_of_towers_learns_from_both_and_predicts_from_either(table, tmp_path):
     result = run(table, folder_of("CLIP", tmp_path / "clip"), tmp_path / "run")
-    assert {"a photo of {}.", "zero"} <= set(result.verdict["choices"]["prior"].replace(",", "").split("  ")) or (
-        "a photo of {}." in result.verdict["choices"]["prior"]
-    )
+    assert "a photo of {}." in result.verdict["choices"]["prior"]  # names went through the text tower
     predictor = Predictor(tmp_path / "run")
     assert predictor.modality == "text+image"
     image = table.parent / "3.png"

@@ -1,4 +1,4 @@
-"""Texts and images in one model: what is missing does not count, one tower may rest, and names of labels have a place."""
+"""Texts and images in one model: what is missing does not count, one tower may rest, label names have a place."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from transformers import BertConfig
 
 from hf_mlcl import MLCLConfig, MLCLModel
 from hf_mlcl.data import TextImageCollator, image_transform
-from models.tiny_backbones import PAIRS, SIDE, tokenizer
+from models.tiny_backbones import PAIRS, SIDE, VOCABULARY, tokenizer
 
 
 def model_of(name: str, modalities=None) -> MLCLModel:
@@ -51,6 +51,7 @@ def test_what_a_row_lacks_has_no_say_in_its_features(name):
 @pytest.mark.parametrize("modality", ["text", "image"])
 def test_one_tower_can_be_asked_while_the_other_rests(name, modality):
     model = model_of(name, [modality])
+    assert model.get_input_embeddings().num_embeddings == VOCABULARY  # of the text tower
     batch = batch_of({"text": "red", "image": RED}, {"text": "blue a", "image": RED})
     both = model_of(name)
     size = (both.projection.hidden.in_features - 2) // 2

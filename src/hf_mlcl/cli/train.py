@@ -170,7 +170,8 @@ def _run(experiment: Any, training: Any, splits: Any, as_json: bool) -> None:
     else:
         print_summary(result)
         _print_verdict(result.verdict)
-        is_text = (result.folder / "classifier" / "tokenizer_config.json").is_file()
+        files = {path.name for path in (result.folder / "classifier").iterdir()}
+        is_text = "tokenizer_config.json" in files and "processor_config.json" not in files  # which reads images too
         example = '"some text"' if is_text else "picture.jpg"
         say(f"Saved in {result.folder}. Use it: hf-mlcl predict --model {result.folder} {example}")
     if failure is not None:

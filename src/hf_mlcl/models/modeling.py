@@ -156,12 +156,16 @@ class SharedModel(PreTrainedModel):
         return super().save_pretrained(save_directory, *args, **kwargs)
 
     def get_input_embeddings(self) -> nn.Module:
-        """Those of the backbone."""
-        return self.backbone.get_input_embeddings()
+        """Those of the backbone, or of its text tower."""
+        return self._reader.get_input_embeddings()
 
     def set_input_embeddings(self, value: nn.Module) -> None:
-        """Those of the backbone."""
-        self.backbone.set_input_embeddings(value)
+        """Those of the backbone, or of its text tower."""
+        self._reader.set_input_embeddings(value)
+
+    @property
+    def _reader(self) -> Any:
+        return self.backbone if self.config.modalities is None else self.backbone.text_model
 
     def resize_token_embeddings(self, *args: Any, **kwargs: Any) -> nn.Embedding:
         """As for any model; the size of the vocabulary is noted where loading looks for it, with the backbone."""

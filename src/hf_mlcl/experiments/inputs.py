@@ -170,9 +170,12 @@ def _text_inputs(
         tokenizer = with_cleaning(tokenizer)
     for token in ("pad_token_id", "bos_token_id", "eos_token_id"):  # as the trainer does, without its warning
         setattr(model.config, token, getattr(tokenizer, token))
-    collator = TextCollator(tokenizer, len(label_names), pad_to_multiple_of=None if towers else 8)
+    cut, plain = (
+        TextCollator(tokenizer, len(label_names), pad_to_multiple_of=None if towers else 8, max_length=most)
+        for most in (experiment.max_train_length, None)
+    )
     tokens = tokenize(data, tokenizer, tokenizer.model_max_length)
-    return Inputs(model, tokens, tokenizer, collator, collator, "text", tokenizer)
+    return Inputs(model, tokens, tokenizer, cut, plain, "text", tokenizer)
 
 
 def _tokenizer(name: str, experiment: ExperimentArguments, model: MLCLModel) -> Any:

@@ -172,6 +172,6 @@ def _network(modality: str, backbone: str | None, size: int) -> tuple[Any, bool]
         return backbone_from_config(RobertaConfig(vocab_size=50_265, **long_enough)), True
     try:
         with without_vain_attempts(str(backbone)):
-            return load_backbone(str(backbone), pretrained=False), True
+            return load_backbone(str(backbone), pretrained=False)[0], True
     except (OSError, ValueError):
         return _network(modality, None, size)[0], False

@@ -1,4 +1,4 @@
-"""From a list of rows to a batch: padded tokens or stacked pixels, with labels as rows of zeros and ones."""
+"""From a list of rows to a batch: padded tokens, stacked pixels or both, with labels as rows of zeros and ones."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from PIL import Image
 from torch import Tensor
 
 from hf_mlcl.data.labels import encode_labels
@@ -106,3 +107,55 @@ class ImageCollator:
         if self.views > 1:
             pixels = pixels.view(len(rows), self.views, *pixels.shape[1:])
         return {"pixel_values": pixels, **_labels(rows, self.num_labels, self.label_column)}
+
+
+@dataclass
+class TextImageCollator:
+    """Makes batches of rows with a text, an image or both, for models that read both (CLIP, SigLIP).
+
+    What a row lacks is filled with an empty text or a black image, and ``modality_mask`` (rows, 2) tells the model not
+    to count it. Texts are cut at the tokenizer's ``model_max_length``.
+
+    Args:
+        tokenizer: Makes tokens of texts.
+        transform: Makes a tensor of an image, such as `image_transform()`.
+        num_labels: Number of labels.
+        text_column: Column with texts; None and blank ones are missing.
+        image_column: Column with images; None is missing.
+        label_column: Column with lists of label ids.
+
+    Examples:
+        >>> from PIL import Image
+        >>> from hf_mlcl.data import image_transform, word_tokenizer
+        >>> collate = TextImageCollator(word_tokenizer(["a cat"]), image_transform(size=8), num_labels=2)
+        >>> batch = collate([{"text": "a cat", "image": None}, {"image": Image.new("L", (20, 10))}])
+        >>> batch["modality_mask"].tolist(), batch["pixel_values"].shape
+        ([[1, 0], [0, 1]], torch.Size([2, 3, 8, 8]))
+    """
+
+    tokenizer: Any
+    transform: Callable[[Any], Tensor]
+    num_labels: int
+    text_column: str = "text"
+    image_column: str = "image"
+    label_column: str = "labels"
+
+    def __call__(self, rows: Sequence[Row]) -> dict[str, Tensor]:
+        """Make a batch."""
+        texts = [row.get(self.text_column) or "" for row in rows]
+        images = [row.get(self.image_column) for row in rows]
+        has_text = torch.tensor([bool(text.strip()) for text in texts])
+        has_image = torch.tensor([image is not None for image in images])
+        if not (has_text | has_image).all():
+            raise ValueError(
+                f"A row has neither a text in {self.text_column!r} nor an image in {self.image_column!r}. Leave such "
+                f"rows out, or name the columns with text_column and image_column; there are {', '.join(rows[0])}."
+            )
+        tokens = self.tokenizer(texts, padding=True, truncation=True, return_tensors="pt")
+        # A batch without any image has pixels all the same: both towers then take part on every rank.
+        black = Image.new("RGB", (8, 8))
+        pixels = torch.stack([self.transform(black if image is None else image) for image in images])
+        mask = torch.stack([has_text, has_image], dim=1).long()
+        names = [name for name in ("input_ids", "attention_mask") if name in tokens]
+        batch = {**{name: tokens[name] for name in names}, "pixel_values": pixels, "modality_mask": mask}
+        return {**batch, **_labels(rows, self.num_labels, self.label_column)}

@@ -15,11 +15,11 @@ from datasets import Dataset, DatasetDict
 from datasets.fingerprint import Hasher
 from tokenizers import Regex, Tokenizer
 from tokenizers.models import WordLevel
-from tokenizers.normalizers import Lowercase, Replace, Sequence, Strip
+from tokenizers.normalizers import Lowercase, Prepend, Replace, Sequence, Strip
 from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import TemplateProcessing
 from tokenizers.trainers import WordLevelTrainer
-from transformers import PreTrainedTokenizerFast
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
 from hf_mlcl.data.errors import full_disk_named
@@ -78,6 +78,53 @@ def tokenize(
         )
 
 
+def load_tokenizer(
+    name: str | os.PathLike[str], *, prompt: str | None = None, trust_remote_code: bool = False, **kwargs: Any
+) -> Any:
+    """The tokenizer of a model, ready for batches of texts.
+
+    Decoders often have no token to pad with: the one that ends a text takes its place, and no embedding is added. What
+    texts begin with, where the model wants that, is built in (`with_prompt`).
+
+    Args:
+        name: Folder or Hub id of the model.
+        prompt: A text such as ``"query: "``, or the name of one of the model's own prompts; ``""`` for none. If not
+            given, the default one of its sentence-transformers files, or the one that they call classification.
+        trust_remote_code: Whether Python files that come with it may run.
+        **kwargs: What ``AutoTokenizer.from_pretrained`` takes.
+
+    Examples:
+        >>> import tempfile
+        >>> folder = tempfile.mkdtemp()
+        >>> _ = word_tokenizer(["query : a cat"]).save_pretrained(folder)
+        >>> load_tokenizer(folder, prompt="query: ").tokenize("a cat")
+        ['query', ':', 'a', 'cat']
+    """
+    from hf_mlcl.models.loading import load, place
+    from hf_mlcl.models.stated import stated_prompts
+
+    tokenizer = load(AutoTokenizer, name, trust_remote_code=trust_remote_code, **kwargs)
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
+    if tokenizer.pad_token is None:
+        raise ValueError(f"The tokenizer of {os.fspath(name)} has no token to pad with: set its pad_token and save it.")
+    prompts, usual = stated_prompts(name, **place(kwargs))
+    chosen = usual if prompt is None else prompts.get(prompt, prompt)
+    return with_prompt(tokenizer, chosen) if chosen else tokenizer
+
+
+def with_prompt(tokenizer: Any, prompt: str) -> PreTrainedTokenizerFast:
+    """The same fast tokenizer with a prompt built in: every text begins with it, wherever a saved model is used.
+
+    Examples:
+        >>> with_prompt(word_tokenizer(["query : a cat"]), "query: ").tokenize("a cat")
+        ['query', ':', 'a', 'cat']
+    """
+    if special := [token for token in tokenizer.all_special_tokens if token in prompt]:
+        raise ValueError(f"prompt={prompt!r} holds the special token {special[0]!r}: give it without, or '' for none.")
+    return _with_steps(tokenizer, [Prepend(prompt)], f"The prompt {prompt!r}", "Put it before the texts.")
+
+
 def with_cleaning(tokenizer: Any) -> PreTrainedTokenizerFast:
     """The same fast tokenizer with `clean_text` built in, so that a saved model cleans by itself wherever it is used.
 
@@ -86,16 +133,23 @@ def with_cleaning(tokenizer: Any) -> PreTrainedTokenizerFast:
         >>> tokenizer.tokenize("NAIVE <Bayes>")
         ['naive', 'bayes']
     """
-    if not tokenizer.is_fast:
-        raise ValueError(f"Cleaning needs a fast tokenizer; {type(tokenizer).__name__} is not one. Clean the texts.")
-    backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
     steps = [Replace(Regex(_DROPPED.pattern), " "), Replace(Regex(_SPACES.pattern), " "), Strip(), Lowercase()]
+    return _with_steps(tokenizer, steps, "Cleaning", "Clean the texts.")
+
+
+def _with_steps(tokenizer: Any, steps: list[Any], what: str, instead: str) -> PreTrainedTokenizerFast:
+    """The same fast tokenizer with steps before its own."""
+    if not tokenizer.is_fast:
+        raise ValueError(f"{what} needs a fast tokenizer; {type(tokenizer).__name__} is not one. {instead}")
+    backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
     backend.normalizer = Sequence([*steps, *([backend.normalizer] if backend.normalizer is not None else [])])
     # The general class keeps the steps when it is saved and loaded; those of single models build their own again.
     return PreTrainedTokenizerFast(
         tokenizer_object=backend,
         model_max_length=tokenizer.model_max_length,
         model_input_names=tokenizer.model_input_names,
+        padding_side=tokenizer.padding_side,
+        truncation_side=tokenizer.truncation_side,
         **tokenizer.special_tokens_map,
     )
 

@@ -34,8 +34,8 @@ from hf_mlcl.hub.native import (
 )
 from hf_mlcl.inference.encoding import token_limit
 from hf_mlcl.models import FeatureBackbone, MLCLForImageClassification, MLCLForSequenceClassification, MLCLModel
-from hf_mlcl.models.backbones import feature_size
 from hf_mlcl.models.exported import PROTOTYPES_FILE, save_prototypes
+from hf_mlcl.models.families import feature_size
 from hf_mlcl.models.loading import load
 
 CODE = Path(modeling_mlcl.__file__)
@@ -86,7 +86,9 @@ def export_encoder(
             _save_timm(model.backbone.timm_model, model.backbone.config, stage, processor)
         else:
             model.backbone.save_pretrained(stage)
-            if processor is not None:
+            if processor is not None and model.config.modalities is not None:  # a tokenizer and an image processor
+                processor.save_pretrained(stage)
+            elif processor is not None:
                 save_processor(processor, model, stage, max_length)
                 if model.main_input_name == "input_ids":
                     save_sentence_transformer(model, stage)

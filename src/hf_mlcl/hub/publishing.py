@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from transformers import AutoImageProcessor, AutoTokenizer, PreTrainedConfig, TimmWrapperConfig
+from transformers import AutoImageProcessor, AutoProcessor, AutoTokenizer, PreTrainedConfig, TimmWrapperConfig
 from transformers.utils import cached_file
 
 from hf_mlcl.errors import unknown_name
@@ -77,15 +77,16 @@ def model_within(folder: str | os.PathLike[str], part: str) -> str:
 def published(folder: Path) -> Iterator[Path]:
     """A folder with the same model for people without this package; the folder itself where it is that already.
 
-    What no other library can load stays as it is: models of precomputed features, and backbones whose own code would
-    have to run here.
+    What no other library can load stays as it is: models of precomputed features, classifiers of texts and images
+    together, and backbones whose own code would have to run here.
     """
     path = folder / "config.json"
     settings: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     backbone = settings.get("backbone_config") or {}
     plain = folder.with_name("backbone")  # of a training: its encoder, for others
     is_plain = settings.get("model_type") != "mlcl" or CODE.stem in str(settings.get("auto_map"))
-    if is_plain or backbone.get("model_type") == "mlcl_features" or "auto_map" in backbone:
+    of_both = settings.get("modalities") and settings.get("architectures") != [MLCLModel.__name__]
+    if is_plain or of_both or backbone.get("model_type") == "mlcl_features" or "auto_map" in backbone:
         yield folder
     elif folder.name == "encoder" and (plain / "config.json").is_file():
         yield plain
@@ -118,6 +119,8 @@ def _load(name: str, trust_remote_code: bool) -> tuple[Any, Any]:
     model = kind.from_pretrained(name, trust_remote_code=trust_remote_code).eval()
     check_finite(name, model)
     images = model.main_input_name == "pixel_values"
+    if model.config.modalities is not None and _file(name, "processor_config.json") is not None:  # of both
+        return model, load(AutoProcessor, name, trust_remote_code=trust_remote_code)
     file, auto = (
         ("preprocessor_config.json", AutoImageProcessor) if images else ("tokenizer_config.json", AutoTokenizer)
     )
@@ -133,6 +136,8 @@ def _file(name: str, file: str) -> str | None:
 def _check_possible(model: Any, to: Target, processor: Any, source: str) -> None:
     is_encoder, is_text = isinstance(model, MLCLModel), model.main_input_name == "input_ids"
     is_timm = isinstance(model.config.backbone_config, TimmWrapperConfig)
+    if to == "sentence-transformers" and model.config.modalities is not None:
+        raise ValueError(f"{source} has a tower for texts and one for images. Use transformers.")
     if to == "sentence-transformers" and not (is_encoder and is_text):
         what = (
             "a classifier" if is_text else "a model of images" if not is_encoder or is_timm else "no encoder of texts"

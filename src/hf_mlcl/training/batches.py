@@ -63,7 +63,8 @@ class BatchTrainer(Trainer):
         """HF's, and the columns that a collator of ours reads."""
         super()._set_signature_columns_if_needed()
         for collator in (self.data_collator, self.eval_data_collator):
-            read = getattr(collator, "label_column", "labels"), getattr(collator, "image_column", None)
+            named = {"label_column": "labels", "image_column": None, "text_column": None}
+            read = [getattr(collator, name, usual) for name, usual in named.items()]
             self._signature_columns += [column for column in read if column and column not in self._signature_columns]
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Any:

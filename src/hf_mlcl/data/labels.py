@@ -9,6 +9,9 @@ from typing import Any, SupportsIndex
 import numpy as np
 from numpy.typing import NDArray
 
+DELIMITERS = ("|", ";", ",", "\t")
+"""What may stand between names of labels in one text."""
+
 
 def encode_labels(
     labels: Sequence[Sequence[Any]], classes: int | Sequence[str], column: str = "labels"
@@ -26,8 +29,9 @@ def encode_labels(
         >>> encode_labels([[0, 2], []], 3)
         array([[1., 0., 1.],
                [0., 0., 0.]], dtype=float32)
-        >>> encode_labels([["joy"]], ["anger", "joy"])
-        array([[0., 1.]], dtype=float32)
+        >>> encode_labels([["joy"], "anger|joy"], ["anger", "joy"])
+        array([[0., 1.],
+               [1., 1.]], dtype=float32)
     """
     names = {} if isinstance(classes, int) else {name: number for number, name in enumerate(classes)}
     number = classes if isinstance(classes, int) else len(classes)
@@ -42,9 +46,9 @@ def decode_labels(
 ) -> list[int]:
     """The ids of the labels of a row, which messages call `row`, where there are `number` labels.
 
-    They are a list, array or tensor of different ids, or of names whose ids are in `names`, or a multi-hot row: floats
-    or booleans, one per label. Integers are read as multi-hot where they cannot be ids: as many zeros and ones as there
-    are labels, of which there are at least three.
+    They are a list, array or tensor of different ids, or of names whose ids are in `names`; names in one text between
+    ``|``, ``;``, commas or tabs; or a multi-hot row: floats or booleans, one per label. Integers are read as multi-hot
+    where they cannot be ids: as many zeros and ones as there are labels, of which there are at least three.
 
     Examples:
         >>> decode_labels([2, 0], 3), decode_labels([1.0, 0.0, 1.0], 3), decode_labels([1, 0, 1], 3)
@@ -69,6 +73,8 @@ def decode_labels(
         return operator.index(value)
 
     entries = values.tolist() if hasattr(values, "tolist") else values  # of an array or a tensor
+    if isinstance(entries, str) and names:
+        entries = _names_in(entries, names)
     if isinstance(entries, str | bytes) or not isinstance(entries, Iterable):
         raise wrong(repr(values), ", expected a list of labels. Wrap a single label in a list")
     entries = list(entries)
@@ -80,3 +86,18 @@ def decode_labels(
         why = ": these are no ids, since one occurs twice, and no multi-hot row, which has a zero or a one for each of"
         raise wrong(str(entries), f"{why} the {number} labels (as floats, if there are one or two)")
     return ids
+
+
+def _names_in(text: str, names: Mapping[str, int]) -> list[str]:
+    """The names in a text: it may be one, or several between delimiters, which may be part of names as well.
+
+    Examples:
+        >>> _names_in("art, music|sport", {"art, music": 0, "sport": 1})
+        ['art, music', 'sport']
+    """
+    pieces: list[str] = []
+    for delimiter in ("", *DELIMITERS):
+        pieces = [piece.strip() for piece in (text.split(delimiter) if delimiter else [text]) if piece.strip()]
+        if all(piece in names for piece in pieces):
+            return pieces
+    return next(([*filter(None, map(str.strip, text.split(sign)))] for sign in DELIMITERS if sign in text), [text])

@@ -150,13 +150,13 @@ class _Handler(BaseHTTPRequestHandler):
             return self._json({"name": USER, "type": "user"}) if authorised else self._error(401, "", "Invalid token")
         if path == "/api/repos/create":
             return self._create(json.loads(self._body()), authorised)
-        if match := re.fullmatch(r"/(datasets/)?([^/]+/[^/]+)\.git/info/lfs/objects/batch", path):
+        if match := re.fullmatch(r"/(datasets/|spaces/)?([^/]+/[^/]+)\.git/info/lfs/objects/batch", path):
             return self._lfs_batch(json.loads(self._body()))
-        if match := re.fullmatch(r"/api/(model|dataset)s/([^/]+/[^/]+)(?:/([\w-]+)(?:/(.*))?)?", path):
+        if match := re.fullmatch(r"/api/(model|dataset|space)s/([^/]+/[^/]+)(?:/([\w-]+)(?:/(.*))?)?", path):
             kind, name, verb, rest = match.groups()
             return self._with_repository(kind, name, authorised, lambda repo: self._api(repo, kind, name, verb, rest))
-        if match := re.fullmatch(r"/(datasets/)?([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path):
-            kind = "dataset" if match[1] else "model"
+        if match := re.fullmatch(r"/(datasets/|spaces/)?([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path):
+            kind = match[1].removesuffix("s/") if match[1] else "model"
             return self._with_repository(
                 kind, match[2], authorised, lambda repo: self._resolve(repo, match[3], match[4])
             )
@@ -177,7 +177,7 @@ class _Handler(BaseHTTPRequestHandler):
             return self._error(401, "", "Invalid token")
         name = f"{wanted.get('organization') or USER}/{wanted['name']}"
         kind = wanted.get("type", "model")
-        url = f"{self.server.url}/{'datasets/' if kind == 'dataset' else ''}{name}"
+        url = f"{self.server.url}/{'' if kind == 'model' else f'{kind}s/'}{name}"
         with self.server.lock:
             if (kind, name) in self.server.repositories:
                 return self._json({"error": "You already created this repo", "url": url}, 409)
@@ -206,7 +206,7 @@ class _Handler(BaseHTTPRequestHandler):
             files = json.loads(self._body())["files"]
             return self._json({"files": [self._upload_mode(repo, file) for file in files], "commitOid": repo.head})
         if verb == "commit":
-            return self._commit(repo, name)
+            return self._commit(repo, name if kind == "model" else f"{kind}s/{name}")
         if verb == "branch":
             self._body()
             return self._json({})

@@ -1,4 +1,4 @@
-"""The labels of a row, in any of the forms that data have them in."""
+"""The labels of rows, in any of the forms that data have them in."""
 
 from __future__ import annotations
 
@@ -101,3 +101,46 @@ def _names_in(text: str, names: Mapping[str, int]) -> list[str]:
         if all(piece in names for piece in pieces):
             return pieces
     return next(([*filter(None, map(str.strip, text.split(sign)))] for sign in DELIMITERS if sign in text), [text])
+
+
+def label_ids(dataset: Any, labels: int | Sequence[str]) -> list[list[int]]:
+    """Label ids of each row, from any form of labels that `decode_labels` reads; single ids stand for themselves.
+
+    Where the names of labels are given in place of their number, rows may hold names, or a column of 0 and 1 for each.
+
+    Examples:
+        >>> label_ids([{"labels": [2]}, {"labels": [0, 1]}], 3), label_ids([{"labels": [0, 1, 1]}], 3)
+        ([[2], [0, 1]], [[1, 2]])
+        >>> label_ids([{"labels": "a|b"}, {"labels": ["b"]}], ["a", "b"])
+        [[0, 1], [1]]
+    """
+    names = {} if isinstance(labels, int) else {name: number for number, name in enumerate(labels)}
+    number = labels if isinstance(labels, int) else len(names)
+    return [
+        decode_labels(
+            cell if isinstance(cell, str | list) else np.atleast_1d(cell), number, names, f"Row {row} of the dataset"
+        )
+        for row, cell in enumerate(_labels(dataset, list(names)))
+    ]
+
+
+def label_counts(dataset: Any, labels: int | Sequence[str]) -> NDArray[np.int64]:
+    """How many rows have each label.
+
+    Examples:
+        >>> label_counts([{"labels": [2]}, {"labels": [0, 2]}], 3).tolist()
+        [1, 0, 2]
+    """
+    ids = [label for row in label_ids(dataset, labels) for label in row]
+    return np.bincount(np.asarray(ids, dtype=np.int64), minlength=labels if isinstance(labels, int) else len(labels))
+
+
+def _labels(dataset: Any, names: list[str]) -> Any:
+    """The labels alone where that is possible: reading a whole row may mean decoding an image."""
+    columns = getattr(dataset, "column_names", None) or ()
+    plain = dataset.with_format(None) if columns and hasattr(dataset, "with_format") else dataset
+    if "labels" in columns:
+        return plain["labels"]
+    if names and set(names) <= set(columns):
+        return [[bool(cell) for cell in row] for row in zip(*(plain[name] for name in names), strict=True)]
+    return (row["labels"] for row in dataset)

@@ -18,7 +18,7 @@ from hf_mlcl.experiments.inputs import Inputs, training_steps
 from hf_mlcl.experiments.output_folder import OutputFolder
 from hf_mlcl.experiments.parsing import linear_config
 from hf_mlcl.experiments.results import DECISIONS_FILE, METRICS_FILE
-from hf_mlcl.experiments.stages import LOOK_ROWS, Stage, Stages, step_seconds
+from hf_mlcl.experiments.stages import BLENDS, LOOK_ROWS, Stage, Stages, step_seconds
 from hf_mlcl.inference import Encoder
 from hf_mlcl.training import ContrastiveMultiLabelTrainer
 from hf_mlcl.training.divergence import TrainingDivergedError
@@ -101,7 +101,6 @@ class Anytime:
         self.trainer.add_callback(self.stages.callback(steps))
         try:
             outcome = self.trainer.train(resume_from_checkpoint=checkpoint)
-            self.stages.blend()
         except TrainingDivergedError as error:
             self.tell(f"{error} The best before that is kept.")
             return {}
@@ -137,7 +136,7 @@ class Anytime:
         )
         look = self.seconds["look"]
         small_look = look * (min(rows, LOOK_ROWS) + validation) / (rows + validation)
-        looks = self.stages.looks(usual) * small_look + look  # the last two at all rows
+        looks = self.stages.looks(usual) * small_look + len(BLENDS) * look
         afterwards = looks + self.seconds["test"] + SAVING
         if minutes is None:
             estimate = (usual * pace + afterwards) / 60

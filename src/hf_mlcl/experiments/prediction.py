@@ -16,12 +16,15 @@ from safetensors import SafetensorError
 from transformers.image_utils import load_image
 
 from hf_mlcl.data import download
+from hf_mlcl.experiments.results import METRICS_FILE, ExperimentResult
 from hf_mlcl.metrics import DecisionRule
 from hf_mlcl.models import MLCLConfig
 from hf_mlcl.models.loading import check_finite, check_weights, load, problem, trust_backbone, unreadable_weights
 from hf_mlcl.models.pipelines import probabilities_of
 
 CLASSIFIER_FOLDER = "classifier"
+PLAN_FILE = "plan.json"
+"""In the folder of a study."""
 
 
 class Prediction(NamedTuple):
@@ -99,10 +102,9 @@ class Predictor:
         self._classifier: Any = found.to(best if device is None else device).eval()
 
     def predictions(self, rows: Iterable[Any]) -> Iterator[list[Prediction]]:
-        """Predict rows as they come, a batch at a time: nothing is kept, and a row that fails stops no other.
+        """Predict texts or images (PIL images or paths) as they come, a batch at a time; a `Prediction` stays as it is.
 
-        Args:
-            rows: Texts; or images, as PIL images or paths. A `Prediction` with an error takes its place as it is.
+        Nothing is kept, and a row that fails stops no other.
         """
         rest = iter(rows)
         while batch := list(itertools.islice(rest, self.batch_size)):
@@ -111,17 +113,28 @@ class Predictor:
             yield [row if isinstance(row, Prediction) else next(found) for row in batch]
 
     def probabilities(self, rows: Sequence[Any]) -> npt.NDArray[np.float32]:
-        """The probability of every label (rows, labels); a ValueError names a row that cannot be predicted.
-
-        Args:
-            rows: Texts; or images, as PIL images or paths.
-        """
+        """The probability of every label (rows, labels); a ValueError names a row that cannot be predicted."""
         result = np.zeros((len(rows), len(self.label_names)), dtype=np.float32)
         for number, found in enumerate(itertools.chain.from_iterable(self.predictions(rows))):
             if found.probabilities is None:
                 raise ValueError(f"Row {number + 1} cannot be predicted: {found.error}.")
             result[number] = found.probabilities
         return result
+
+    def features(self, rows: Sequence[Any]) -> npt.NDArray[np.float32]:
+        """The backbone's features (rows, hidden), by which neighbours are found.
+
+        Args:
+            rows: Texts; or images, as PIL images or paths.
+        """
+        if not isinstance(self._classifier.config, MLCLConfig):
+            raise ValueError(f"{self.model} is a model of another kind, whose features are not known.")
+        found = []
+        for start in range(0, len(rows), self.batch_size):
+            with torch.inference_mode():
+                features = self._classifier.features_of(dict(self._inputs(list(rows[start : start + self.batch_size]))))
+            found.append(features.float().cpu().numpy())
+        return np.concatenate(found)
 
     def _predict(self, rows: list[Any]) -> list[Prediction]:
         """Predict rows together, and one by one if that fails, to find out which of them it is."""
@@ -136,14 +149,17 @@ class Predictor:
             for row, scores in zip(rows, every, strict=True)
         ]
 
-    def _scores(self, rows: list[Any]) -> npt.NDArray[np.float32]:
+    def _inputs(self, rows: list[Any]) -> Any:
         if self.modality == "image":
             inputs = self._processor(images=[load_image(row) for row in rows], return_tensors="pt")
             inputs = inputs.to(self._classifier.dtype)
         else:
             inputs = self._processor(rows, padding=len(rows) > 1, truncation=True, return_tensors="pt")
+        return inputs.to(self._classifier.device)
+
+    def _scores(self, rows: list[Any]) -> npt.NDArray[np.float32]:
         with torch.inference_mode():
-            logits = self._classifier(**inputs.to(self._classifier.device)).logits
+            logits = self._classifier(**self._inputs(rows)).logits
         return np.asarray(probabilities_of(logits, self._classifier.config).cpu().numpy())
 
 
@@ -154,7 +170,26 @@ def classifier_folder(model: str | os.PathLike[str]) -> Path | str:
 
 
 def newest_classifier(folder: str | os.PathLike[str] = "outputs") -> Path | None:
-    """The classifier that was saved last anywhere below a folder."""
-    found = (path for path in Path(folder).glob(f"**/{CLASSIFIER_FOLDER}/config.json") if path.is_file())
+    """The classifier that was saved last anywhere below a folder, or right beside it; never that of a study's run."""
+    inner = f"{CLASSIFIER_FOLDER}/config.json"
+    every = itertools.chain(Path(folder).glob(f"**/{inner}"), Path(folder).absolute().parent.glob(f"*/{inner}"))
+    found = [path for path in every if path.is_file() and not any((up / PLAN_FILE).exists() for up in path.parents)]
     newest = max(found, key=lambda path: path.stat().st_mtime, default=None)
     return None if newest is None else newest.parent
+
+
+def training_settings(model: str | os.PathLike[str]) -> dict[str, Any]:
+    """The settings of the experiment that a classifier came from, where its folder tells them."""
+    folder = Path(classifier_folder(model)).parent
+    if not (folder / METRICS_FILE).is_file():
+        return {}
+    try:
+        settings = ExperimentResult.load(folder).settings
+        if not isinstance(settings, dict):
+            raise TypeError(f"its settings are {settings!r}")
+        return settings
+    except Exception as error:  # of JSON or of what it holds: the file is not what training has written
+        raise ValueError(
+            f"{folder / METRICS_FILE}, which says what the classifier was trained on, cannot be read "
+            f"({type(error).__name__}: {' '.join(str(error).split())}). Restore it, or move it away to score every row."
+        ) from error

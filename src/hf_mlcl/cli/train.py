@@ -139,8 +139,9 @@ def _recipe_and_data(data: str, chosen: Mapping[str, Any], strict: bool, shows: 
         return study_recipe(data), None
     from hf_mlcl.data.errors import CorpusWarning
     from hf_mlcl.data.own import read_own_data
+    from hf_mlcl.experiments.inputs import OWN_DATA
 
-    columns: Any = {name: chosen.get(name) for name in ("text_column", "label_columns", "label_delimiter", "test_file")}
+    columns: Any = {name: chosen.get(name) for name in OWN_DATA}
     with warnings.catch_warnings():
         if not as_json:
             warnings.simplefilter("ignore", CorpusWarning)  # it stands among the notes

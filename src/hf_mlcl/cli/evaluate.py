@@ -91,11 +91,13 @@ def _inputs_and_truth(predictor: Any, chosen: list[Any], max_samples: int | None
     inputs: list[Any] = []
     named: list[list[str]] = []
     for rows in chosen:
-        if predictor.modality not in rows.column_names:
+        columns = [name for name in predictor.modality.split("+") if name in rows.column_names]
+        if not columns:
             raise ValueError(f"The classifier takes {predictor.modality}s, but the data have {rows.column_names[0]}s.")
         kept = sample_rows(rows, max_samples)
         known = kept.features["labels"].feature.names
-        inputs += list(kept[predictor.modality])
+        both = predictor.modality == "text+image"
+        inputs += list(kept.select_columns(columns)) if both else list(kept[columns[0]])
         named += [[known[number] for number in labels] for labels in kept["labels"]]
     unknown = sorted({name for row in named for name in row} - set(predictor.label_names))
     if unknown:

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 def push(
     folder: Annotated[str, typer.Argument(help="A model's folder; of an experiment's folder, its classifier.")],
     repo_id: Annotated[str, typer.Argument(help="owner/name on the Hub; made if it is not there.")],
+    as_saved: Annotated[
+        bool, typer.Option("--as_saved", help="Send the files as they are, also where only hf-mlcl loads them.")
+    ] = False,
     public: Annotated[bool, typer.Option("--public", help="For everybody to see; private otherwise.")] = False,
     space: Annotated[
         bool, typer.Option("--space", help="Also make a Space, a page on which one can try the classifier.")
@@ -40,6 +43,7 @@ def push(
     from hf_mlcl.experiments.prediction import classifier_folder
     from hf_mlcl.hub.push import checked_files, push_folder
 
+    quiet_libraries()
     if (examples or no_examples) and not space:
         raise typer.BadParameter("--examples and --no_examples are for --space.")
     if examples and no_examples:
@@ -50,7 +54,7 @@ def push(
     known = _examples(str(chosen), examples) if space and not no_examples else None
     say(f"Uploading {chosen} to {repo_id} ({'public' if public else 'private'})")
     # Of an exported model the features are not known, by which the Space finds the nearest examples.
-    commit = push_folder(chosen, repo_id, private=not public, as_saved=known is not None)
+    commit = push_folder(chosen, repo_id, private=not public, as_saved=as_saved or known is not None)
     result = {"folder": str(chosen), "repo_id": commit.repo_url.repo_id, "commit": str(commit)}
     if space:
         result["space"] = _push_space(Path(chosen), commit.repo_url.repo_id, known, public)

@@ -139,8 +139,9 @@ def _recipe_and_data(data: str, chosen: Mapping[str, Any], strict: bool, shows: 
         return study_recipe(data), None
     from hf_mlcl.data.errors import CorpusWarning
     from hf_mlcl.data.own import read_own_data
+    from hf_mlcl.experiments.inputs import OWN_DATA
 
-    columns: Any = {name: chosen.get(name) for name in ("text_column", "label_columns", "label_delimiter", "test_file")}
+    columns: Any = {name: chosen.get(name) for name in OWN_DATA}
     with warnings.catch_warnings():
         if not as_json:
             warnings.simplefilter("ignore", CorpusWarning)  # it stands among the notes
@@ -151,7 +152,8 @@ def _recipe_and_data(data: str, chosen: Mapping[str, Any], strict: bool, shows: 
 
 
 def _modality(splits: Any) -> Any:
-    return "image" if splits is not None and "image" in splits["train"].column_names else "text"
+    columns = () if splits is None else splits["train"].column_names
+    return "+".join(name for name in ("text", "image") if name in columns) or "text"
 
 
 def _show(known: dict[str, Any], splits: Any, announced: bool) -> None:
@@ -164,7 +166,9 @@ def _show(known: dict[str, Any], splits: Any, announced: bool) -> None:
         name, megabytes = default_backbone(_modality(splits))
         here = any(isinstance(try_to_load_from_cache(name, file), str) for file in ("config.json", "model.safetensors"))
         known["backbone"] += "" if here else f" ({megabytes} MB to download, once)"
-    known.pop("max_length" if _modality(splits) == "image" else "image_size")
+    for name, modality in (("max_length", "text"), ("image_size", "image")):
+        if modality not in _modality(splits):
+            known.pop(name)
     shown = {name: known[name] for name in SHOWN if known.get(name) is not None}
     print_pairs(
         [(name, f"{value:g}" if isinstance(value, float) else str(value)) for name, value in shown.items()],
@@ -203,7 +207,8 @@ def _run(experiment: Any, training: Any, splits: Any, as_json: bool) -> None:
     else:
         print_summary(result)
         _print_verdict(result.verdict)
-        is_text = (result.folder / "classifier" / "tokenizer_config.json").is_file()
+        files = {path.name for path in (result.folder / "classifier").iterdir()}
+        is_text = "tokenizer_config.json" in files and "processor_config.json" not in files  # which reads images too
         example = '"some text"' if is_text else "picture.jpg"
         say(f"Saved in {result.folder}. Use it: hf-mlcl predict --model {result.folder} {example}")
     if failure is not None:

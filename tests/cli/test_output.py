@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import sys
 from unittest import mock
 
@@ -26,7 +27,7 @@ def on_screen(function, *arguments):
     """What a terminal shows; stdout is replaced here, since pytest puts its own in place before each test."""
     with mock.patch.object(sys, "stdout", Screen()) as screen, mock.patch.dict(os.environ, COLUMNS=str(COLUMNS)):
         function(*arguments)
-    return screen.getvalue()
+    return re.sub(r"\x1b\[[0-9;]*m", "", screen.getvalue())  # without colours
 
 
 def test_no_number_is_split_however_many_columns_there_are():

@@ -1,4 +1,4 @@
-"""Data of your own: a CSV, JSON or Parquet file, a folder of images, or a dataset on the Hub.
+"""Data of your own: a CSV, JSON or Parquet file, a folder, a dataset on the Hub or in memory.
 
 What the columns mean is recognised, and `OwnData.describe` says what was: nobody should train on a guess unseen.
 """
@@ -29,7 +29,7 @@ from hf_mlcl.data.own_columns import (
     shared_columns,
     text_beside,
 )
-from hf_mlcl.data.own_files import Table, read_tables
+from hf_mlcl.data.own_files import Source, Table, read_tables, source_name
 from hf_mlcl.data.splits import SEED, SPLITS, stratified_parts
 
 HELD_OUT = 0.1
@@ -97,7 +97,7 @@ class OwnData:
 
 
 def read_own_data(
-    source: str | os.PathLike[str],
+    source: Source,
     *,
     text_column: str | None = None,
     label_columns: Sequence[str] | None = None,
@@ -122,8 +122,8 @@ def read_own_data(
     Args:
         source: A CSV, TSV, JSON, JSON Lines or Parquet file; a folder with files ``train.csv``, ``validation.csv``,
             ``test.csv`` (or the like); a folder of images with a ``metadata.csv`` (column ``file_name``, then labels),
-            or with a subfolder for each class; or the id of a dataset on the Hub (``owner/name``, or
-            ``owner/name:config``).
+            or with a subfolder for each class; a folder that ``save_to_disk`` wrote; the id of a dataset on the Hub
+            (``owner/name``, or ``owner/name:config``); or a `Dataset`, `DatasetDict` or pandas DataFrame.
         text_column: The column with texts (or paths of images), where it is not found by itself.
         label_columns: The columns with labels, where they are not found by themselves.
         label_delimiter: What separates the labels in one column, where it is not found by itself.
@@ -143,12 +143,12 @@ def read_own_data(
         >>> {split: len(rows) for split, rows in data.splits.items()}
         {'train': 16, 'validation': 2, 'test': 2}
     """
-    tables = read_tables(os.fspath(source))
+    tables = read_tables(source)
     if test_file is not None:
         if not os.path.isfile(test_file):
             raise CorpusFileError(f"test_file={os.fspath(test_file)!r} is not a file. Give a table with the test rows.")
         if "test" in tables:
-            raise CorpusFormatError(f"{os.fspath(source)} has a test split of its own; leave out test_file.")
+            raise CorpusFormatError(f"{source_name(source)} has a test split of its own; leave out test_file.")
         tables["test"] = read_tables(os.fspath(test_file))["train"]
     columns = shared_columns(tables)
     modality, content = content_column(tables["train"], columns, text_column, label_columns or ())

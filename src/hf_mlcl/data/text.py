@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import pyarrow.compute as pc
 import torch
-from datasets import Dataset, DatasetDict
+from datasets import Dataset, DatasetDict, IterableDataset, IterableDatasetDict
 from datasets.fingerprint import Hasher
 from tokenizers import Regex, Tokenizer
 from tokenizers.models import WordLevel
@@ -24,7 +24,7 @@ from transformers.trainer_pt_utils import LengthGroupedSampler
 
 from hf_mlcl.data.errors import full_disk_named
 
-AnyDataset = TypeVar("AnyDataset", Dataset, DatasetDict)
+AnyDataset = TypeVar("AnyDataset", Dataset, DatasetDict, IterableDataset, IterableDatasetDict)
 
 _DROPPED = re.compile(r"[^A-Za-z0-9(),!?'`.]")
 _SPACES = re.compile(r"\s{2,}")
@@ -53,18 +53,28 @@ def tokenize(
 ) -> AnyDataset:
     """Replace the texts of a `Dataset` or `DatasetDict` by tokens, once: the next call opens the cache.
 
+    Streams (``load_corpus(..., streaming=True)``) are tokenised as they are read.
+
     `datasets` finds a cache by hashing the function, and with it the tokenizer; but a fast tokenizer changes with its
     first use (it remembers how it truncated), so that the cache is missed. Here the key is made of what matters.
 
-    The study keeps 220 tokens; with `clean`, `clean_text` comes first. The column `length` is the one that the
-    Trainer's `train_sampling_strategy="group_by_length"` looks for.
+    The study keeps 220 tokens; with `clean`, `clean_text` comes first. The tokenizer remembers `max_length` as its
+    ``model_max_length``: saved with the model, it cuts texts where training did. The column `length` is the one that
+    the Trainer's `train_sampling_strategy="group_by_length"` looks for.
     """
-    if isinstance(corpus, DatasetDict):
+    tokenizer.model_max_length = max_length
+    if isinstance(corpus, DatasetDict | IterableDatasetDict):
         options: Any = {"clean": clean, "num_proc": num_proc, "text_column": text_column}
-        return DatasetDict({split: tokenize(rows, tokenizer, max_length, **options) for split, rows in corpus.items()})
-    if text_column not in corpus.column_names:
+        splits = {split: tokenize(rows, tokenizer, max_length, **options) for split, rows in corpus.items()}
+        return type(corpus)(splits)
+    if text_column not in (corpus.column_names or [text_column]):  # a stream may not know its columns
         columns = ", ".join(corpus.column_names)
         raise ValueError(f"text_column={text_column!r} is not a column of the corpus: it has {columns}.")
+    if isinstance(corpus, IterableDataset):
+        if num_proc is not None:
+            raise ValueError("num_proc is not for streams, which are tokenised as they are read. Leave it out.")
+        encode = partial(_encode, tokenizer=tokenizer, max_length=max_length, clean=clean)
+        return corpus.map(encode, input_columns=[text_column], batched=True, remove_columns=[text_column])
     key = Hasher.hash([corpus._fingerprint, _tokenizer_key(tokenizer), max_length, clean, text_column, _RULES])
     with full_disk_named(os.path.dirname(corpus.cache_files[0]["filename"]) if corpus.cache_files else ""):
         return corpus.map(

@@ -103,7 +103,6 @@ class Anytime:
         self.trainer.add_callback(self.stages.callback(steps))
         try:
             outcome = self.trainer.train(resume_from_checkpoint=checkpoint)
-            self.stages.blend()
         except TrainingDivergedError as error:
             self.tell(f"{error} The best before that is kept.")
             return {}

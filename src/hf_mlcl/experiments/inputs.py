@@ -46,6 +46,8 @@ from hf_mlcl.training import ContrastiveTrainingArguments
 logger = logging.getLogger(__name__)
 
 DEFAULT_BACKBONES = {"text": "roberta-base", "image": "timm/resnet50.tv_in1k"}
+OWN_DATA = ("text_column", "label_columns", "label_delimiter", "test_file")
+"""Settings that say how data of your own are read."""
 SAMPLE_SEED = 42
 """Of the rows that max_train_samples keeps: runs with different training seeds shall see the same data."""
 
@@ -78,9 +80,8 @@ def load_data(
             return load_corpus(
                 experiment.corpus, size=experiment.size, data_dir=experiment.data_dir, strict=strict, **options
             )
-        columns = ("text_column", "label_columns", "label_delimiter", "test_file")
         return read_own_data(
-            experiment.corpus, strict=strict, **{name: getattr(experiment, name) for name in columns}
+            experiment.corpus, strict=strict, **{name: getattr(experiment, name) for name in OWN_DATA}
         ).splits
 
 

@@ -177,7 +177,6 @@ def own_recipe(data: OwnData, corpus: str, backbone: str | None = None) -> Recip
     else:
         settings |= {"pooling": "auto", "train_sampling_strategy": "group_by_length", "freeze_embeddings": True}
         if not torch.accelerator.is_available():
-            settings["learning_rate"] = 2e-4  # of the small encoders that a CPU can train
             settings["max_train_length"] = TRAIN_TOKENS
     return Recipe(corpus, settings=settings)
 

@@ -8,8 +8,8 @@ import json
 import logging
 import os
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,17 +21,24 @@ from transformers import set_seed
 
 from hf_mlcl import ContrastiveMultiLabelTrainer
 from hf_mlcl.data.labels import label_counts
-from hf_mlcl.data.own import data_fingerprint
+from hf_mlcl.data.own import data_fingerprint, read_own_data
+from hf_mlcl.data.own_files import Source, source_name
 from hf_mlcl.data.registry import list_corpora
 from hf_mlcl.evaluation import LinearEvaluationResult, space_quality
 from hf_mlcl.experiments.anytime import UNIFORMITY_ROWS, Anytime
 from hf_mlcl.experiments.arguments import ExperimentArguments
 from hf_mlcl.experiments.checkpoints import StatisticsInCheckpoints, delete_checkpoints, starting_checkpoint
-from hf_mlcl.experiments.display import Display, same_command
-from hf_mlcl.experiments.inputs import Inputs, load_data, prepare_inputs
+from hf_mlcl.experiments.display import Display
+from hf_mlcl.experiments.inputs import OWN_DATA, Inputs, load_data, prepare_inputs
 from hf_mlcl.experiments.output_folder import OutputFolder
-from hf_mlcl.experiments.parsing import check_experiment, check_push, linear_config, parse_experiment
-from hf_mlcl.experiments.recipe import Recipe
+from hf_mlcl.experiments.parsing import (
+    build_experiment,
+    check_experiment,
+    check_push,
+    linear_config,
+    parse_experiment,
+)
+from hf_mlcl.experiments.recipe import Recipe, own_recipe
 from hf_mlcl.experiments.results import (
     DATA_FINGERPRINT,
     DATA_SOURCE,
@@ -117,6 +124,32 @@ def run_experiment(
     return result
 
 
+def train_classifier(
+    data: Source, output_dir: str | os.PathLike[str], *, quiet: bool = False, **settings: Any
+) -> ExperimentResult:
+    """A classifier for data of your own in one call: what ``hf-mlcl train`` does.
+
+    Args:
+        data: What `read_own_data` takes: a file, a folder, a dataset on the Hub or in memory, a pandas DataFrame.
+        output_dir: Folder of the result; `result.folder / "classifier"` opens in pipelines.
+        quiet: Whether nothing is printed.
+        **settings: Any field of `ExperimentArguments` or `ContrastiveTrainingArguments`, such as ``minutes=10``.
+
+    Examples:
+        >>> import pandas, tempfile
+        >>> rows = [(f"a {word} {number}", word) for word in ("cat", "dog", "cow") for number in range(40)]
+        >>> settings = {"backbone": "small", "max_steps": 2, "use_cpu": True, "export": False, "disable_tqdm": True}
+        >>> table = pandas.DataFrame(rows, columns=["text", "tags"])
+        >>> result = train_classifier(table, tempfile.mkdtemp(), quiet=True, **settings)
+        >>> sorted(path.name for path in (result.folder).glob("[!.]*"))
+        ['classifier', 'encoder', 'metrics.json', 'test_decisions.npz']
+    """
+    own = read_own_data(data, **{name: settings.get(name) for name in OWN_DATA})
+    recipe = own_recipe(own, source_name(data), settings.get("backbone"))
+    experiment, training = build_experiment(recipe, {**settings, "output_dir": os.fspath(output_dir)})
+    return run_experiment(experiment, training, own.splits, quiet=quiet)
+
+
 def run_recipe(recipe: Recipe, description: str | None = None) -> None:
     """What a recipe does as a program: settings from the command line, the experiment, its scores."""
     result = run_experiment(*parse_experiment(recipe, description=description))
@@ -166,20 +199,9 @@ def _run(
     anytime = None
     if experiment.protocol == "best":
         anytime = Anytime(trainer, inputs, experiment, output, start, display.tell, resumed=checkpoint is not None)
-        watching.looks = anytime.stages.history
-        with measured("frozen"):
-            anytime.begin()
-    with measured("train"), watching.stoppable():
-        if anytime is not None:
-            metrics = anytime.train(checkpoint)
-        else:
-            metrics = {"train_loss": float(trainer.train(resume_from_checkpoint=checkpoint).training_loss)}
-            if watching.stopped:  # half a training is not what the study evaluates
-                raise KeyboardInterrupt
-    with measured("evaluate"):
-        evaluated = evaluate_study(trainer, inputs, experiment) if anytime is None else anytime.evaluate()
-        per_label = _per_label(evaluated, inputs)
-        told = {} if anytime is None else verdict(anytime.stages, anytime.frozen, evaluated, per_label)
+    metrics, evaluated = _learn(trainer, inputs, experiment, anytime, checkpoint, watching, measured)
+    per_label = _per_label(evaluated, inputs)
+    told = {} if anytime is None else verdict(anytime.stages, anytime.frozen, evaluated, per_label)
     seconds["total"] = time.perf_counter() - start
     result = ExperimentResult(
         metrics={**evaluated.metrics, **metrics, **_prr(trainer)},
@@ -195,15 +217,42 @@ def _run(
             _save(result, trainer.model, evaluated, inputs.processor, output)
         _prepare_for_others(trainer, inputs, evaluated, experiment, output)
     if watching.stopped:
-        display.tell(
-            f"Stopped at step {trainer.state.global_step} of {trainer.state.max_steps}. To go on: {same_command()}"
-        )
+        watching.tell_how_to_go_on()
     elif first:
         output.finish()
         if anytime is not None:  # the best is saved: nobody goes on from what came after it
             delete_checkpoints(output.path)
             anytime.kept.unlink(missing_ok=True)
     return result
+
+
+def _learn(
+    trainer: ContrastiveMultiLabelTrainer,
+    inputs: Inputs,
+    experiment: ExperimentArguments,
+    anytime: Anytime | None,
+    checkpoint: str | None,
+    watching: Watching,
+    measured: Callable[[str], AbstractContextManager[None]],
+) -> tuple[dict[str, float], LinearEvaluationResult]:
+    """Train and evaluate: in stages for users, else as the study does."""
+    if anytime is None:
+        with measured("train"), watching.stoppable():
+            metrics = {"train_loss": float(trainer.train(resume_from_checkpoint=checkpoint).training_loss)}
+            if watching.stopped:  # half a training is not what the study evaluates
+                watching.tell_how_to_go_on()
+                raise KeyboardInterrupt
+        with measured("evaluate"):
+            return metrics, evaluate_study(trainer, inputs, experiment)
+    watching.looks = anytime.stages.history
+    with measured("frozen"):
+        anytime.begin()
+    with measured("train"), watching.stoppable():
+        metrics = anytime.train(checkpoint)
+        if metrics and not watching.stopped:
+            anytime.stages.blend()
+    with measured("evaluate"):
+        return metrics, anytime.evaluate()
 
 
 def _trainer(

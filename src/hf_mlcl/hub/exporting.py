@@ -249,6 +249,11 @@ def save_processor(processor: Any, model: Any, folder: Path, max_length: int | N
         processor.save_pretrained(folder)
     finally:
         processor.model_max_length = before
+    path = folder / "tokenizer_config.json"
+    settings = json.loads(path.read_text(encoding="utf-8"))
+    if settings.get("tokenizer_class") == "TokenizersBackend":  # transformers 5 knows both names, 4 this one only
+        settings["tokenizer_class"] = "PreTrainedTokenizerFast"
+        path.write_text(json.dumps(settings, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def save_sentence_transformer(model: MLCLModel, folder: Path) -> None:

@@ -18,7 +18,7 @@ from hf_mlcl.errors import unknown_name
 from hf_mlcl.files import staged
 from hf_mlcl.hub.exporting import CODE, export_classifier, export_encoder, save_processor, save_sentence_transformer
 from hf_mlcl.hub.model_card import ModelReport, adapt_model_card, report_of_model, write_model_card
-from hf_mlcl.hub.native import decision_settings
+from hf_mlcl.hub.native import NoCounterpartError, decision_settings, native_classifier
 from hf_mlcl.hub.onnx import export_onnx
 from hf_mlcl.models import MLCLForImageClassification, MLCLForSequenceClassification, MLCLModel
 from hf_mlcl.models.loading import check_finite, load, problem
@@ -54,16 +54,18 @@ def export_model(
         ['README.md', 'config.json', 'model.safetensors', 'prototypes.safetensors']
     """
     if to not in get_args(Target):
-        raise ValueError(unknown_name("to", to, get_args(Target)))
+        raise ValueError(unknown_name("library to export to,", to, get_args(Target)))
     source = model_within(model, "encoder" if to == "sentence-transformers" else "classifier")
     found, processor = _load(source, trust_remote_code)
     _check_possible(found, to, processor, source)
     with staged(folder) as stage:
         if to == "onnx":
             _write_onnx(found, stage, processor)
+        elif to == "timm":
+            _write_timm(found, stage, processor)
         else:
-            _write_plain(found, stage, processor, custom_code=to != "timm")
-        _write_card(stage, source, found, title=Path(source).resolve().parent.name if source != model else "")
+            _write_plain(found, stage, processor)
+        _write_card(stage, source, found, title=Path(os.fspath(model)).resolve().name)
     return Path(folder)
 
 
@@ -103,6 +105,8 @@ def _load(name: str, trust_remote_code: bool) -> tuple[Any, Any]:
     """One of our models, and its tokenizer or image processor where there is one."""
     try:
         described = PreTrainedConfig.get_config_dict(name)[0]
+        if not described:
+            raise ValueError("there is no config.json in it")
     except (OSError, ValueError) as error:
         raise ValueError(
             f"{name} cannot be exported: {problem(error)}. Give the output folder of a training, its encoder/ or "
@@ -151,11 +155,20 @@ def _check_possible(model: Any, to: Target, processor: Any, source: str) -> None
         raise ValueError(f"The backbone of {source} is {name}, no model of timm. Use transformers or onnx.")
 
 
-def _write_plain(model: Any, folder: Path, processor: Any, custom_code: bool = True) -> None:
+def _write_plain(model: Any, folder: Path, processor: Any) -> None:
+    (export_encoder if isinstance(model, MLCLModel) else export_classifier)(model, folder, processor)
+
+
+def _write_timm(model: Any, folder: Path, processor: Any) -> None:
+    """Like the plain form, which is timm's for its architectures; but without code, which timm does not run."""
     if isinstance(model, MLCLModel):
         export_encoder(model, folder, processor)
-    else:
-        export_classifier(model, folder, processor, custom_code=custom_code)
+        return
+    try:
+        native_classifier(model)
+    except NoCounterpartError as error:
+        raise ValueError(f"{error} Or export it to transformers or onnx, or its encoder to timm.") from error
+    export_classifier(model, folder, processor, custom_code=False)
 
 
 def _write_onnx(model: Any, folder: Path, processor: Any) -> None:
@@ -171,6 +184,7 @@ def _write_onnx(model: Any, folder: Path, processor: Any) -> None:
     else:
         described = config.to_dict()
     if not isinstance(model, MLCLModel):
+        described.pop("architectures", None)  # that of the bare backbone
         described |= {"id2label": ours.id2label, "label2id": ours.label2id, **decision_settings(ours)}
         described |= (
             {"num_classes": ours.num_labels, "label_names": ours.label_names} if "architecture" in described else {}

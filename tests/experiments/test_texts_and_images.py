@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from datasets import DatasetDict
 from PIL import Image
 from transformers import pipeline
 
@@ -76,6 +77,16 @@ def test_a_pair_of_towers_learns_from_both_and_predicts_from_either(table, tmp_p
     found = {one["label"]: one["score"] for one in plain(["red of"])[0]}
     np.testing.assert_allclose([found[name] for name in predictor.label_names], text, atol=1e-5)
     assert (tmp_path / "run" / "backbone" / "processor_config.json").is_file()
+
+
+def test_a_backbone_that_cannot_read_the_data_is_refused_before_it_is_loaded(table, tmp_path):
+    data = read_own_data(table)
+    only = {name: split.remove_columns("image") for name, split in data.splits.items()}
+    backbone = folder_of("Swin", tmp_path / "backbone")
+    settings = {"backbone": str(backbone), "output_dir": str(tmp_path / "run"), "use_cpu": True, "corpus": str(table)}
+    experiment = build_experiment(own_recipe(data, str(table), str(backbone)), settings)
+    with pytest.raises(ValueError, match="reads images, but the data have texts"):
+        run_experiment(*experiment, DatasetDict(only), quiet=True)
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ from datasets import DatasetDict
 from huggingface_hub import constants as hub
 from huggingface_hub import scan_cache_dir
 from transformers import AutoConfig, BertConfig, CLIPProcessor
+from transformers.models.auto.modeling_auto import MODEL_MAPPING
 
 from hf_mlcl import MLCLConfig, MLCLModel
 from hf_mlcl.data import (
@@ -128,7 +129,10 @@ def _readable(data: DatasetDict, experiment: ExperimentArguments) -> tuple[Datas
     known: tuple[str, ...] = ("image",)  # of timm's, and of the small one, if there are images
     if name != SMALL_BACKBONE and not timm.is_model(name):
         with _naming_backbone(name, Exception):
-            known = reads(load(AutoConfig, name, trust_remote_code=experiment.trust_remote_code))
+            config = load(AutoConfig, name, trust_remote_code=experiment.trust_remote_code)
+        known = reads(config)
+        if not set(known) & set(columns) and type(config) in MODEL_MAPPING:  # what others read is not known
+            raise ValueError(f"The backbone {name!r} reads {known[0]}s, but the data have {columns[0]}s.")
     if len(known) == 2:
         return data, columns
     if len(columns) == 2 and len(known) == 1:

@@ -144,7 +144,8 @@ def train_classifier(
         >>> sorted(path.name for path in (result.folder).glob("[!.]*"))
         ['classifier', 'encoder', 'metrics.json', 'test_decisions.npz']
     """
-    own = read_own_data(data, **{name: settings.get(name) for name in OWN_DATA})
+    columns: dict[str, Any] = {name: settings.get(name) for name in OWN_DATA}
+    own = read_own_data(data, **columns)
     recipe = own_recipe(own, source_name(data), settings.get("backbone"))
     experiment, training = build_experiment(recipe, {**settings, "output_dir": os.fspath(output_dir)})
     return run_experiment(experiment, training, own.splits, quiet=quiet)

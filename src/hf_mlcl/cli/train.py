@@ -41,6 +41,9 @@ def train(
     batch_size: Annotated[int | None, typer.Option(help="Rows per step on all devices together.")] = None,
     test_file: Annotated[str | None, typer.Option(help="File with test rows, if the data have none.")] = None,
     output_dir: Annotated[str | None, typer.Option(help="Where to put everything.")] = None,
+    no_page: Annotated[
+        bool, typer.Option("--no_page", help="Do not write explain.html, which shows rows of your data.")
+    ] = False,
     check: Annotated[bool, typer.Option("--check", help="Show what was recognised, and stop.")] = False,
     strict: Annotated[
         bool, typer.Option("--strict", help="Stop at the first image that cannot be used, instead of leaving it out.")
@@ -56,13 +59,14 @@ def train(
     Splits that are missing are cut off by iterative stratification, so that every label keeps its share. Epochs, batch
     and learning rate follow from the size of the data.
 
-    The output folder holds encoder/, classifier/, backbone/ and metrics.json. After an interruption the same command
+    The output folder holds encoder/, classifier/, backbone/, metrics.json and explain.html, a page that shows what was
+    learned. After an interruption the same command
     goes on; the best classifier so far is there at any time.
     """
     from hf_mlcl.experiments import build_experiment
     from hf_mlcl.experiments.inputs import load_data
 
-    chosen = {**_chosen(ctx), "corpus": data}
+    chosen = {"page": True, **_chosen(ctx), "corpus": data}
     quiet_libraries()
     if not sys.stderr.isatty():
         chosen.setdefault("disable_tqdm", True)  # plain lines in a log
@@ -85,9 +89,13 @@ def train(
 
 def _chosen(ctx: typer.Context) -> dict[str, Any]:
     """What the user said, by the full names of settings."""
-    options = {name: value for name, value in ctx.params.items() if name not in ("data", "check", "strict", "as_json")}
+    options = {name: value for name, value in ctx.params.items() if name not in ("data", "check", "strict", "as_json", "no_page")}
     options["label_columns"] = names(options["label_columns"])
     chosen = further_settings(ctx.args)
+    if ctx.params["no_page"]:
+        if chosen.get("page"):
+            raise typer.BadParameter("--no_page and --page True contradict each other. Leave one out.")
+        chosen["page"] = False
     chosen |= {FULL_NAMES.get(name, name): value for name, value in options.items() if value is not None}
     if chosen.get("test_file") is not None:
         chosen["test_file"] = str(Path(chosen["test_file"]).resolve())  # found again from anywhere
@@ -170,6 +178,8 @@ def _run(experiment: Any, training: Any, splits: Any, as_json: bool) -> None:
         is_text = (result.folder / "classifier" / "tokenizer_config.json").is_file()
         example = '"some text"' if is_text else "picture.jpg"
         say(f"Saved in {result.folder}. Use it: hf-mlcl predict --model {result.folder} {example}")
+        if (page := result.folder / "explain.html").is_file():
+            say(f"What it has learned and where it errs: open {page} in a browser.")
     if failure is not None:
         say(f"hf-mlcl: {failure}")
         raise typer.Exit(1) from failure

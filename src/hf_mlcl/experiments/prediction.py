@@ -15,7 +15,7 @@ import transformers
 from safetensors import SafetensorError
 from transformers.image_utils import load_image
 
-from hf_mlcl.data import download
+from hf_mlcl.data import download, encode_labels
 from hf_mlcl.metrics import DecisionRule
 from hf_mlcl.models import MLCLConfig
 from hf_mlcl.models.loading import check_finite, check_weights, load, problem, trust_backbone, unreadable_weights
@@ -123,6 +123,53 @@ class Predictor:
             result[number] = found.probabilities
         return result
 
+    def truth(self, rows: Any) -> npt.NDArray[np.bool_]:
+        """The labels of a `datasets.Dataset`, multi-hot, as this classifier knows them; a ValueError if it does not."""
+        if self.modality not in rows.column_names:
+            raise ValueError(f"The classifier takes {self.modality}s, but the data have {rows.column_names[0]}s.")
+        names = rows.features["labels"].feature.names
+        named = [[names[number] for number in labels] for labels in rows["labels"]]
+        unknown = sorted({name for row in named for name in row} - set(self.label_names))
+        if unknown:
+            raise ValueError(
+                f"The data have labels that the classifier does not know: {', '.join(unknown[:5])}. It knows "
+                f"{', '.join(self.label_names[:10])}{', …' if len(self.label_names) > 10 else ''}."
+            )
+        return encode_labels(named, self.label_names) > 0
+
+    def features_and_probabilities(
+        self, rows: Sequence[Any]
+    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+        """The encoder's features (rows, size), and the probability of every label, from one pass.
+
+        Args:
+            rows: As for `probabilities`; texts of a length are taken together, so that little is filled up.
+        """
+        if not isinstance(self._classifier.config, MLCLConfig):
+            kind = type(self._classifier).__name__
+            raise ValueError(f"{self.model} is a {kind}: features are known of classifiers that hf-mlcl has trained.")
+        order = np.arange(len(rows))
+        if self.modality == "text":
+            order = np.argsort([len(row) for row in rows], kind="stable")
+        found: list[tuple[Any, Any]] = []
+        with torch.inference_mode():
+            for start in range(0, len(rows), self.batch_size):
+                inputs = self._inputs([rows[int(i)] for i in order[start : start + self.batch_size]])
+                features = self._classifier.features_of(dict(inputs))
+                logits = self._classifier.logits_of(features)
+                found.append((features.float().cpu(), probabilities_of(logits, self._classifier.config).cpu()))
+        back = np.argsort(order)
+        features, probabilities = (torch.cat(part).numpy()[back] for part in zip(*found, strict=True))
+        return features, probabilities
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        """Its weights; what it computes follows from them and `processing`."""
+        return dict(self._classifier.state_dict())
+
+    def processing(self) -> dict[str, Any]:
+        """How rows become inputs, for a key of what was computed with it."""
+        return {"config": self._classifier.config.to_dict(), "processor": str(self._processor)}
+
     def _predict(self, rows: list[Any]) -> list[Prediction]:
         """Predict rows together, and one by one if that fails, to find out which of them it is."""
         try:
@@ -136,14 +183,17 @@ class Predictor:
             for row, scores in zip(rows, every, strict=True)
         ]
 
-    def _scores(self, rows: list[Any]) -> npt.NDArray[np.float32]:
+    def _inputs(self, rows: list[Any]) -> Any:
         if self.modality == "image":
             inputs = self._processor(images=[load_image(row) for row in rows], return_tensors="pt")
             inputs = inputs.to(self._classifier.dtype)
         else:
             inputs = self._processor(rows, padding=len(rows) > 1, truncation=True, return_tensors="pt")
+        return inputs.to(self._classifier.device)
+
+    def _scores(self, rows: list[Any]) -> npt.NDArray[np.float32]:
         with torch.inference_mode():
-            logits = self._classifier(**inputs.to(self._classifier.device)).logits
+            logits = self._classifier(**self._inputs(rows)).logits
         return np.asarray(probabilities_of(logits, self._classifier.config).cpu().numpy())
 
 

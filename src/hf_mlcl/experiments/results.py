@@ -16,6 +16,7 @@ from hf_mlcl.files import strict_json, whole_file
 
 DECISIONS_FILE = "test_decisions.npz"
 METRICS_FILE = "metrics.json"
+PAGE_FILE = "explain.html"
 DATA_SOURCE = "data_source"
 """Among the settings: where data of your own were read from."""
 DATA_FINGERPRINT = "data_fingerprint"

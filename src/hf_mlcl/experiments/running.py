@@ -27,6 +27,7 @@ from hf_mlcl.evaluation import LinearEvaluationResult, space_quality
 from hf_mlcl.experiments.anytime import UNIFORMITY_ROWS, Anytime
 from hf_mlcl.experiments.arguments import ExperimentArguments
 from hf_mlcl.experiments.checkpoints import StatisticsInCheckpoints, delete_checkpoints, starting_checkpoint
+from hf_mlcl.experiments.explaining import write_page_of_training
 from hf_mlcl.experiments.inputs import Inputs, load_data, prepare_inputs
 from hf_mlcl.experiments.output_folder import OutputFolder
 from hf_mlcl.experiments.parsing import check_experiment, check_push, linear_config, parse_experiment
@@ -36,6 +37,7 @@ from hf_mlcl.experiments.results import (
     DATA_SOURCE,
     DECISIONS_FILE,
     METRICS_FILE,
+    PAGE_FILE,
     ExperimentResult,
     print_summary,
     save_decisions,
@@ -47,7 +49,7 @@ from hf_mlcl.hub.model_card import hub_id
 from hf_mlcl.metrics import DecisionRule, f1
 from hf_mlcl.training import ContrastiveTrainingArguments
 from hf_mlcl.training.card_facts import scores_of, training_report
-from hf_mlcl.training.evaluation import evaluate_features, make_classifier, split_features
+from hf_mlcl.training.evaluation import SplitFeatures, evaluate_features, make_classifier, split_features
 from hf_mlcl.training.rows import label_counts
 from hf_mlcl.versions import library_versions
 
@@ -135,7 +137,7 @@ def _run(
     """Everything but the push, in a folder that is this process's."""
     seconds: dict[str, float] = {}
     start = time.perf_counter()
-    output.check_replaceable(*MODEL_FOLDERS, METRICS_FILE, DECISIONS_FILE)
+    output.check_replaceable(*MODEL_FOLDERS, METRICS_FILE, DECISIONS_FILE, PAGE_FILE)
     settings = {**training.to_dict(), **dataclasses.asdict(experiment)}
     settings = {name: value for name, value in settings.items() if "token" not in name}
     before = output.interrupted()
@@ -163,7 +165,12 @@ def _run(
         else:
             metrics = {"train_loss": float(trainer.train(resume_from_checkpoint=checkpoint).training_loss)}
     with _measured(seconds, "evaluate"):
-        evaluated = evaluate_study(trainer, inputs, experiment) if anytime is None else anytime.evaluate()
+        features: SplitFeatures = {}
+        if anytime is None:
+            evaluated = evaluate_study(trainer, inputs, experiment, features)
+        else:
+            evaluated = anytime.evaluate()
+            features = anytime.features
         per_label = _per_label(evaluated, inputs)
         told = {} if anytime is None else verdict(anytime.stages, anytime.frozen, evaluated, per_label)
     seconds["total"] = time.perf_counter() - start
@@ -178,7 +185,8 @@ def _run(
     )
     if first:
         _save(result, trainer.model, evaluated, inputs.processor, output)
-    _prepare_for_others(trainer, inputs, evaluated, experiment, output)
+    page = experiment.page and write_page_of_training(trainer, inputs, data, result, evaluated, features, output)
+    _prepare_for_others(trainer, inputs, evaluated, experiment, output, page)
     if first:
         output.finish()
         if anytime is not None:  # the best is saved: nobody goes on from what came after it
@@ -206,15 +214,23 @@ def _trainer(
 
 
 def evaluate_study(
-    trainer: ContrastiveMultiLabelTrainer, inputs: Inputs, experiment: ExperimentArguments
+    trainer: ContrastiveMultiLabelTrainer,
+    inputs: Inputs,
+    experiment: ExperimentArguments,
+    kept: SplitFeatures | None = None,
 ) -> LinearEvaluationResult:
-    """The study's evaluation for the kind of loss, from features that are computed once; the same on every rank."""
+    """The study's evaluation for the kind of loss, from features that are computed once; the same on every rank.
+
+    `kept` gets the features.
+    """
     config = linear_config(experiment, trainer.args)
     wanted = ("validation", "test") if config.protocol == "direct" else ("train", "validation", "test")
     passes = experiment.augmented_passes if inputs.modality == "image" else 0
     features = split_features(
         trainer, {split: inputs.data[split] for split in wanted}, experiment.feature_cache_dir, passes
     )
+    if kept is not None:
+        kept |= features
     metrics: dict[str, float] = {}
     if config.protocol != "direct" and trainer.model.classifier is not None:
         own = evaluate_features(trainer, features, dataclasses.replace(config, protocol="direct", thresholds="half"))
@@ -300,7 +316,8 @@ def _save(
             processor.save_pretrained(stages[name])
         save_decisions(results, *_decided(evaluated))
         result.save(results)
-        output.remove("backbone")  # that of an earlier encoder
+        for earlier in ("backbone", PAGE_FILE):  # those of an earlier encoder
+            output.remove(earlier)
         output.publish(**stages)
         with output.writing(DECISIONS_FILE, METRICS_FILE):
             for name in (DECISIONS_FILE, METRICS_FILE):
@@ -313,6 +330,7 @@ def _prepare_for_others(
     evaluated: LinearEvaluationResult,
     experiment: ExperimentArguments,
     output: OutputFolder,
+    page: bool,
 ) -> None:
     """Write the classifier's card and the plain backbone, by all ranks together, since pictures show features.
 
@@ -330,7 +348,7 @@ def _prepare_for_others(
         return
     try:
         with output.staging("classifier", from_published=True) as stage:
-            write_model_card(stage, report)
+            write_model_card(stage, dataclasses.replace(report, page=f"../{PAGE_FILE}" if page else None))
             output.publish(classifier=stage)
         if experiment.export:
             with output.staging("backbone") as stage:

@@ -87,6 +87,7 @@ class Stages:
         cache_dir: Keeps the features of the frozen encoder for the next training.
         history: Step and score of every look.
         best: The best stage so far.
+        features: Of the best stage, of all training rows and of validation, once they were computed.
     """
 
     trainer: ContrastiveMultiLabelTrainer
@@ -100,6 +101,7 @@ class Stages:
     cache_dir: str | None = None
     history: list[tuple[int, float]] = field(default_factory=list)
     best: Stage | None = None
+    features: SplitFeatures = field(default_factory=dict, repr=False)
     _weights: dict[str, Tensor] = field(default_factory=dict, repr=False)
 
     def begin(self, prototypes: Literal["random", "names", "means"] = "random") -> Stage:
@@ -147,6 +149,7 @@ class Stages:
         if bool(trainer.accelerator.gather(better.long())[0]):
             weights = self._model_state()
             self.best, self._weights = stage, weights  # together: an interruption must not come in between
+            self.features = features if stage.rows == len(self.train) else {}
             self.on_better(stage)
         return stage, features
 
@@ -172,6 +175,7 @@ class Stages:
         if best.result is None or best.rows < len(self.train):
             features = split_features(self.trainer, {"train": self.train, "validation": self.validation})
             refitted = self._fit(best.step, features, self.priors())
+            self.features = features
             self.best = refitted if best.result is None or refitted.score > best.score else best
         return self.best  # type: ignore[return-value]  # which is not None
 

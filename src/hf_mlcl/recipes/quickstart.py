@@ -42,6 +42,19 @@ def keep_best(results: Sequence[ExperimentResult], output_dir: str) -> tuple[str
     return str(best.settings["loss"]), output.path / "classifier"
 
 
+def explain_best(results: Sequence[ExperimentResult], output_dir: str) -> Path:
+    """The page of that classifier: what it has learned, and where it errs."""
+    from hf_mlcl.data import load_corpus
+    from hf_mlcl.experiments.explaining import explain_saved
+    from hf_mlcl.experiments.prediction import Predictor
+    from hf_mlcl.pages import write_explain_page
+
+    best = max(results, key=lambda result: result.metrics["validation_macro_f1"])
+    predictor, corpus = Predictor(best.folder), load_corpus(best.settings["corpus"])
+    explained = explain_saved(predictor, corpus["test"], corpus["train"], data=str(best.settings["corpus"]))
+    return write_explain_page(Path(output_dir) / "explain.html", explained)
+
+
 def draw(results: Sequence[ExperimentResult]) -> Any:
     """Scores of each loss, and F1 of the rare, medium and frequent thirds of the labels."""
     from matplotlib.figure import Figure

@@ -15,6 +15,8 @@ DPI = 200
 """Of pictures that are no SVG: sharp on screens with two pixels for one."""
 GREY, DARK = "#8a8f98", "#4d4d4d"
 PALETTE = [BLUE, ORANGE, GREEN, PINK, SKY, RED, DARK, "#a6951d"]
+HATCHES = ["", "//", "..", "xx", "\\\\", "--"]
+"""Of bars, which have no markers."""
 MARKERS = ["o", "s", "^", "D", "v", "X", "P", "<"]
 """One for each colour, where things have no name of ours."""
 
@@ -51,13 +53,20 @@ OTHERS = [
 ]
 
 
-def loss_styles(names: Iterable[str]) -> dict[str, Style]:
+def loss_styles(names: Iterable[str], in_order: bool = False) -> dict[str, Style]:
     """The style of each loss by name; joined losses and names of a user's own keep theirs too, among the same others.
+
+    With `in_order`, names are those of runs or encoders and need not be losses: all that are not take the colours and
+    markers in turn.
 
     Examples:
         >>> loss_styles(["reg", "reg+zlpr"])["reg"].colour
         '#0072b2'
     """
+    names = list(names)
+    if in_order and not set(names) & LOSSES.keys():
+        every = [Style(colour, marker) for colour, marker in zip(PALETTE, MARKERS, strict=True)]
+        return {name: every[i % len(every)] for i, name in enumerate(names)}
     found: dict[str, Style] = {}
     taken: set[int] = set()
     for name in sorted(set(names)):
@@ -69,4 +78,4 @@ def loss_styles(names: Iterable[str]) -> dict[str, Style]:
             number = (number + 1) % len(OTHERS)
         taken.add(number)
         found[name] = OTHERS[number]
-    return found
+    return {name: found[name] for name in names}

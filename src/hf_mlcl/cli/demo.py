@@ -53,7 +53,9 @@ def demo(
     draw(results).savefig(picture, dpi=DPI)
     if as_json:
         scores = {str(one.settings["loss"]): one.metrics for one in results}
-        print_json({"scores": scores, "picture": str(picture), "best": best, "classifier": str(classifier), "page": str(page)})
+        print_json(
+            {"scores": scores, "picture": str(picture), "best": best, "classifier": str(classifier), "page": str(page)}
+        )
         return
     rows = [
         [one.settings["loss"], *(one.metrics[f"test_{name}"] for name in METRICS), round(one.seconds["total"])]

@@ -31,7 +31,9 @@ def explain(
     text_column: TextColumn = None,
     label_columns: LabelColumns = None,
     label_delimiter: LabelDelimiter = None,
-    size: Annotated[str | None, typer.Option(help="full or small version of a corpus; as in training if not set.")] = None,
+    size: Annotated[
+        str | None, typer.Option(help="full or small version of a corpus; as in training if not set.")
+    ] = None,
     feature_cache_dir: Annotated[
         str | None, typer.Option(help="Keeps features for the next page of the same classifier and rows.")
     ] = None,

@@ -89,7 +89,11 @@ def train(
 
 def _chosen(ctx: typer.Context) -> dict[str, Any]:
     """What the user said, by the full names of settings."""
-    options = {name: value for name, value in ctx.params.items() if name not in ("data", "check", "strict", "as_json", "no_page")}
+    options = {
+        name: value
+        for name, value in ctx.params.items()
+        if name not in ("data", "check", "strict", "as_json", "no_page")
+    }
     options["label_columns"] = names(options["label_columns"])
     chosen = further_settings(ctx.args)
     if ctx.params["no_page"]:

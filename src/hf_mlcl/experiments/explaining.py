@@ -16,8 +16,8 @@ from hf_mlcl.data.own import data_fingerprint
 from hf_mlcl.evaluation.feature_cache import FeatureCache, feature_key
 from hf_mlcl.experiments.inputs import Inputs, sample_rows
 from hf_mlcl.experiments.output_folder import OutputFolder
-from hf_mlcl.experiments.results import METRICS_FILE, PAGE_FILE, ExperimentResult
 from hf_mlcl.experiments.prediction import Predictor
+from hf_mlcl.experiments.results import METRICS_FILE, PAGE_FILE, ExperimentResult
 from hf_mlcl.experiments.verdict import side_by_side
 from hf_mlcl.metrics import DecisionRule
 from hf_mlcl.pages import Explained, Split, write_explain_page
@@ -221,7 +221,9 @@ def _facts(
         "loss": str(settings.get("loss")),
         **facts,
         "trained in": f"{result.seconds.get('total', 0) / 60:.1f} minutes",
-        "versions": ", ".join(f"{name} {result.versions[name]}" for name in ("hf-mlcl", "torch") if name in result.versions),
+        "versions": ", ".join(
+            f"{name} {result.versions[name]}" for name in ("hf-mlcl", "torch") if name in result.versions
+        ),
     }
 
 

@@ -1,11 +1,11 @@
-"""The charts of the pages, as descriptions in Vega-Lite. Their data stand once in the page, under the names used here."""
+"""The charts of the pages, described in Vega-Lite. Their data stand once in the page, under the names used here."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from hf_mlcl.colours import BLUE, GREEN, GREY, ORANGE, PINK, RED
+from hf_mlcl.colours import BLUE, GREEN, GREY, ORANGE, PALETTE, PINK, RED, loss_styles
 from hf_mlcl.pages.numbers import STEPS
 
 Spec = dict[str, Any]
@@ -17,6 +17,7 @@ STATES = {
     "without the label": (GREY, "circle"),
 }
 """Of a row on the map, for all labels or for one."""
+DECADES = [1, 3, 10, 30, 100, 300, 1000, 3000, 10_000, 30_000, 100_000, 300_000]
 CURVES = {"precision": (BLUE, []), "recall": (RED, [6, 3]), "F1": (GREEN, [2, 2])}
 
 
@@ -91,9 +92,10 @@ def space_map(label_names: Sequence[str], pictures: bool, method: str) -> Spec:
     return _chart("rows", title, 460, params=[labels, show, ring], transform=transform, layer=[rings, points])
 
 
-def f1_by_frequency(title: str) -> Spec:
+def f1_by_frequency(title: str, what: str) -> Spec:
     """F1 of each label against its rows, with names where they have a place."""
-    x = _axis("rows", "rows with the label (training rows where known)", scale={"type": "symlog", "nice": True})
+    x = _axis("at", f"{what} with the label", scale={"type": "log", "nice": False, "padding": 12})
+    x["axis"] = {"values": DECADES}
     y = _axis("f1", "F1", scale={"domain": [0, 1]})
     tooltip = [_axis("name", "label", "nominal"), _axis("rows", "rows"), _axis("f1", "F1", format=".3f")]
     points = {"mark": {"type": "point", "filled": True, "size": 50, "color": BLUE}, "encoding": {"tooltip": tooltip}}
@@ -186,7 +188,7 @@ def confusion_matrix(kinds: Sequence[str], labels: int) -> Spec:
 
 def pair_chart(largest: int) -> Spec:
     """Pairs of labels: how often together in the labels, and in the predictions."""
-    scale = {"type": "symlog", "domain": [0, max(largest, 1)]}
+    scale = {"type": "sqrt", "domain": [0, max(largest, 1)]}
     x, y = _axis("labels", "rows labelled with both", scale=scale), _axis("predictions", "rows given both", scale=scale)
     tooltip = [_axis("pair", "pair", "nominal"), _axis("labels", "labelled"), _axis("predictions", "predicted")]
     ideal = {
@@ -197,3 +199,68 @@ def pair_chart(largest: int) -> Spec:
     dots = {"mark": {"type": "point", "color": BLUE}, "encoding": {"x": x, "y": y, "tooltip": tooltip}}
     title = "Above the dashed line the model joins labels more often than people do"
     return _chart("pairs", title, 320, layer=[ideal, dots])
+
+
+def _by_loss(losses: Sequence[str]) -> Spec:
+    """The colours and markers that losses have everywhere."""
+    styles = loss_styles(losses)
+    names = list(styles)
+    colour = {"domain": names, "range": [styles[name].colour for name in names]}
+    shape = {"domain": names, "range": [styles[name].shape for name in names]}
+    return {
+        "color": {"field": "loss", "type": "nominal", "title": None, "scale": colour, "legend": {"orient": "bottom"}},
+        "shape": {"field": "loss", "type": "nominal", "title": None, "scale": shape},
+    }
+
+
+def label_deltas(places: Sequence[str], losses: Sequence[str]) -> Spec:
+    """F1 of each label with one loss against another, the rarest labels first."""
+    params = [_select("place", "On ", places), _select("first", "F1 of ", losses)]
+    params += [_select("second", "minus that of ", losses[::-1])]
+    transform = [
+        {"filter": "datum.place == place && isValid(datum.scores[first]) && isValid(datum.scores[second])"},
+        {"calculate": "datum.scores[first] - datum.scores[second]", "as": "delta"},
+    ]
+    tooltip = [
+        _axis("label", "label", "nominal"),
+        _axis("rows", "training rows"),
+        _axis("delta", "difference", format="+.3f"),
+    ]
+    colour = {"condition": {"test": "datum.delta < 0", "value": RED}, "value": BLUE}
+    encoding = {
+        "y": _axis("label", "", "nominal", sort={"field": "rows"}, axis={"title": None, "labelLimit": 130}),
+        "x": _axis("delta", "difference of F1"),
+        "color": colour,
+        "tooltip": tooltip,
+    }
+    title = "Which labels gain with one loss over another: the rarest on top"
+    chart = _chart("per_label", title, 0, params=params, transform=transform, mark="bar", encoding=encoding)
+    return chart | {"height": {"step": 15}, "autosize": {"type": "fit-x", "contains": "padding"}}
+
+
+def learning_curves(places: Sequence[str], losses: Sequence[str]) -> Spec:
+    """The training loss of every run with a loss, as it was logged."""
+    params = [_select("place", "On ", places), _select("loss", "Loss ", losses)]
+    transform = [{"filter": "datum.place == place && datum.loss == loss"}]
+    tooltip = [_axis("seed", "seed", "nominal"), _axis("step", "step"), _axis("value", "loss", format=".4g")]
+    encoding = {
+        "x": _axis("step", "training step"),
+        "y": _axis("value", "training loss", scale={"zero": False}),
+        "color": {"field": "seed", "type": "nominal", "scale": {"range": PALETTE}, "legend": {"orient": "bottom"}},
+        "detail": {"field": "run"},
+        "tooltip": tooltip,
+    }
+    mark = {"type": "line", "point": {"filled": True, "size": 20}}
+    title = "Learning curves: a run that has levelled off has had enough steps"
+    return _chart("curves", title, 300, params=params, transform=transform, mark=mark, encoding=encoding)
+
+
+def run_times(losses: Sequence[str]) -> Spec:
+    """How long each run took."""
+    y = _axis("loss", "", "nominal", axis={"title": None})
+    x = _axis("minutes", "minutes a run", scale={"zero": True})
+    tooltip = [_axis(name, name, "nominal") for name in ("place", "loss", "seed")] + [x]
+    mark = {"type": "point", "filled": True, "size": 45, "opacity": 0.8}
+    encoding = {"y": y, "x": x, **_by_loss(losses), "tooltip": tooltip}
+    chart = _chart("times", "What a run of each loss took", 0, mark=mark, encoding=encoding)
+    return chart | {"height": {"step": 22}, "autosize": {"type": "fit-x", "contains": "padding"}}

@@ -108,7 +108,8 @@ def write_explain_page(path: str | os.PathLike[str], explained: Explained, map_b
         >>> import tempfile
         >>> labels = np.eye(2, dtype=bool)[np.arange(40) % 2]
         >>> rows = Split(["a text"] * 40, labels, np.random.default_rng(0).random((40, 8), np.float32))
-        >>> one = Explained("Two labels", "text", ["joy", "anger"], DecisionRule(), rows, labels.astype(np.float32), train=rows)
+        >>> scores = labels.astype(np.float32)
+        >>> one = Explained("Two labels", "text", ["joy", "anger"], DecisionRule(), rows, scores, train=rows)
         >>> page = write_explain_page(Path(tempfile.mkdtemp()) / "explain.html", one)
         >>> "Two labels" in page.read_text(encoding="utf-8")
         True
@@ -134,7 +135,9 @@ def _html(explained: Explained, map_by: Map) -> str:
     cuts = one.rule.per_label(len(names))
     specs = {
         "map": charts.space_map(names, one.modality == "image", MAP_NAMES[map_by]),
-        "frequency": charts.f1_by_frequency(_frequency_title(table, counts)),
+        "frequency": charts.f1_by_frequency(
+            _frequency_title(table, counts), f"{one.split} rows" if counts is None else "training rows"
+        ),
         "threshold": charts.threshold_chart(names, cuts),
         "reliability": charts.reliability_chart(names),
         "confusions": charts.confusion_matrix(list(dict.fromkeys(cell["kind"] for cell in matrix)), _side(matrix)),
@@ -253,13 +256,16 @@ def _side(matrix: Sequence[Mapping[str, Any]]) -> int:
 
 def _frequency_points(table: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:
     """Points of the chart; names are shown where they have a place: first of what is rare or goes wrong."""
+    from hf_mlcl.evaluation.figures import without_overlap
+
     rows = [row["rows"] if row["train"] is None else row["train"] for row in table]
-    reach = np.log1p(max([*rows, 1]))
-    points = [(float(np.log1p(count) / reach) * 0.85, row["F1"]) for count, row in zip(rows, table, strict=True)]
+    at = [max(count, 0.7) for count in rows]  # a label that never occurs still has a place on a log axis
+    low, reach = np.log(min(at)), max(np.log(max(at) / min(at)), 1e-9)
+    points = [(float((np.log(x) - low) / reach), row["F1"]) for x, row in zip(at, table, strict=True)]
     order = sorted(range(len(table)), key=lambda i: (points[i][1], rows[i]))
-    named = numbers.without_overlap(points, list(names), order)
+    named = without_overlap(points, list(names), order)
     return [
-        {"name": name, "rows": count, "f1": round(row["F1"], 4), "named": shown}
+        {"name": name, "rows": count, "at": max(count, 0.7), "f1": round(row["F1"], 4), "named": shown}
         for name, count, row, shown in zip(names, rows, table, named, strict=True)
     ]
 
@@ -277,8 +283,10 @@ def _frequency_title(table: Sequence[Mapping[str, Any]], counts: Any) -> str:
 
 
 METRIC_NAMES = {"mAP": "mAP", "micro_f1": "micro-F1", "macro_f1": "macro-F1"}
-METRIC_NAMES |= {f"{group}_f1": f"F1 of {name} labels" for group, name in
-                 (("head", "frequent"), ("medium", "medium"), ("tail", "rare"))}
+METRIC_NAMES |= {
+    f"{group}_f1": f"F1 of {name} labels"
+    for group, name in (("head", "frequent"), ("medium", "medium"), ("tail", "rare"))
+}
 
 
 def _score_rows(scores: Mapping[str, Mapping[str, Sequence[float]]]) -> dict[str, dict[str, str]]:
@@ -303,9 +311,11 @@ def _headline(one: Explained) -> str:
     if "frozen" not in one.scores or gain is None:
         return text + "."
     value, low, high = gain
-    sure = "surely " if low > 0 or high < 0 else ""
-    how = "no better or worse than" if low <= 0 <= high else f"{sure}{abs(value):.3f} {'above' if value > 0 else 'below'}"
-    return f"{text}, {how} the frozen encoder."
+    if low <= 0 <= high:
+        return f"{text}, which is not clearly different from the frozen encoder ({value:+.3f})."
+    return (
+        f"{text}, {abs(value):.3f} {'above' if value > 0 else 'below'} the frozen encoder ({low:+.3f} to {high:+.3f})."
+    )
 
 
 def _listed(
@@ -318,7 +328,7 @@ def _listed(
             {
                 "row": int(train[0][each.row]),
                 "score": each.score,
-                "text": excerpt(content, length) if length else "",
+                "text": excerpt(content, min(length, 200)) if length else "",
                 "image": examples.get(str(each.row), {}).get("image", ""),
                 "labels": _named(np.flatnonzero(train[1].labels[each.row]), names),
                 "wrong": ", ".join(names[label] for label in each.wrong),

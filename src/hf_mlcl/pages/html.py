@@ -45,7 +45,7 @@ def vega_scripts() -> str:
     """Vega, Vega-Lite and Vega-Embed as one script."""
     import vl_convert
 
-    return str(vl_convert.javascript_bundle()).replace("</script", "<\\/script")
+    return str(vl_convert.javascript_bundle(None)).replace("</script", "<\\/script")
 
 
 def data_uri(content: bytes, kind: str) -> str:
@@ -78,7 +78,7 @@ def excerpt(text: str, length: int) -> str:
     """The beginning of a text, on one line, with what UTF-8 can hold.
 
     Examples:
-        >>> excerpt("One\\n two three", 8)
+        >>> excerpt("One   two three", 8)
         'One two…'
     """
     line = " ".join(text[: 4 * length].split()).encode("utf-8", "replace").decode("utf-8")

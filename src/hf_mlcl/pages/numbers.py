@@ -130,22 +130,5 @@ def rare_labels(counts: npt.NDArray[np.int64]) -> list[int]:
     return [int(label) for label in frequency_groups(counts)["tail"]]
 
 
-def without_overlap(points: list[tuple[float, float]], names: list[str], order: list[int]) -> list[bool]:
-    """Whether a point's name has a place to its right, in a chart of 100 x 40 characters; `order` says who is first.
-
-    Examples:
-        >>> without_overlap([(0.1, 0.5), (0.11, 0.5), (0.1, 0.9)], ["joy", "anger", "fear"], [0, 1, 2])
-        [True, False, True]
-    """
-    taken: list[tuple[float, float, float]] = []
-    shown = [False] * len(points)
-    for i in order:
-        x, y, width = 100 * points[i][0], 40 * points[i][1], len(names[i]) + 2
-        if all(abs(y - b) >= 1.6 or x > a + w or a > x + width for a, b, w in taken):
-            taken.append((x, y, width))
-            shown[i] = True
-    return shown
-
-
 def _short(value: float) -> float:
     return round(float(value), 4)

@@ -16,7 +16,7 @@ function broken(title, width) { // Vega draws titles on one line: here are as ma
   const lines = [""];
   for (const word of title.split(" ")) {
     const line = lines.length - 1;
-    if ((lines[line] + word).length * 7.4 > width) lines.push(word + " ");
+    if ((lines[line] + word).length * 8 > width - 50) lines.push(word + " ");
     else lines[line] += word + " ";
   }
   return lines.map((line) => line.trim());

@@ -17,7 +17,7 @@ STATES = {
     "without the label": (GREY, "circle"),
 }
 """Of a row on the map, for all labels or for one."""
-DECADES = [1, 3, 10, 30, 100, 300, 1000, 3000, 10_000, 30_000, 100_000, 300_000]
+TICKS = [digit * 10**power for power in range(6) for digit in (1, 2, 5)]
 CURVES = {"precision": (BLUE, []), "recall": (RED, [6, 3]), "F1": (GREEN, [2, 2])}
 
 
@@ -69,7 +69,7 @@ def space_map(label_names: Sequence[str], pictures: bool, method: str) -> Spec:
     shapes = {"domain": list(STATES), "range": [shape for _, shape in STATES.values()]}
     legend = {"orient": "bottom", "columns": {"expr": "width < 500 ? 2 : 5"}, "symbolOpacity": 1, "labelLimit": 300}
     points = {
-        "mark": {"type": "point", "filled": True, "size": 26},
+        "mark": {"type": "point", "filled": True, "size": {"expr": "width < 500 ? 11 : 24"}},
         "params": [
             {"name": "zoom", "select": "interval", "bind": "scales"},
             {"name": "picked", "select": {"type": "point", "on": "click", "fields": ["id"], "nearest": False}},
@@ -84,7 +84,13 @@ def space_map(label_names: Sequence[str], pictures: bool, method: str) -> Spec:
     }
     rings = {
         "transform": [{"filter": "ring && datum.rare"}],
-        "mark": {"type": "point", "filled": False, "size": 110, "strokeWidth": 1.1, "color": GREY, "tooltip": None},
+        "mark": {
+            "type": "point",
+            "filled": False,
+            "size": {"expr": "width < 500 ? 50 : 100"},
+            "strokeWidth": 1,
+            "color": GREY,
+        },
         "encoding": place,
     }
     title = f"Rows that lie together look alike to the encoder ({method}): wheel or pinch to zoom, drag to move"
@@ -95,7 +101,7 @@ def space_map(label_names: Sequence[str], pictures: bool, method: str) -> Spec:
 def f1_by_frequency(title: str, what: str) -> Spec:
     """F1 of each label against its rows, with names where they have a place."""
     x = _axis("at", f"{what} with the label", scale={"type": "log", "nice": False, "padding": 12})
-    x["axis"] = {"values": DECADES}
+    x["axis"] = {"values": TICKS}
     y = _axis("f1", "F1", scale={"domain": [0, 1]})
     tooltip = [_axis("name", "label", "nominal"), _axis("rows", "rows"), _axis("f1", "F1", format=".3f")]
     points = {"mark": {"type": "point", "filled": True, "size": 50, "color": BLUE}, "encoding": {"tooltip": tooltip}}

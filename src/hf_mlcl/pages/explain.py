@@ -311,6 +311,8 @@ def _headline(one: Explained) -> str:
     if "frozen" not in one.scores or gain is None:
         return text + "."
     value, low, high = gain
+    if value == low == high == 0:
+        return f"{text}: heads on the frozen encoder, since fine-tuning it was not better."
     if low <= 0 <= high:
         return f"{text}, which is not clearly different from the frozen encoder ({value:+.3f})."
     return (

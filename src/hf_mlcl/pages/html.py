@@ -45,7 +45,8 @@ def vega_scripts() -> str:
     """Vega, Vega-Lite and Vega-Embed as one script."""
     import vl_convert
 
-    return str(vl_convert.javascript_bundle(None)).replace("</script", "<\\/script")
+    bundle = vl_convert.javascript_bundle()  # type: ignore[call-arg]  # of which its stub knows no default
+    return str(bundle).replace("</script", "<\\/script")
 
 
 def data_uri(content: bytes, kind: str) -> str:

@@ -18,9 +18,8 @@ def draw_space_quality(spaces: Mapping[str, dict[str, float]]) -> Figure:
     figure, axes = plain_axes()
     styles = loss_styles(spaces, in_order=True)
     for index, (name, space) in enumerate(sorted(spaces.items(), key=lambda item: item[1]["uniformity"])):
-        axes.scatter(
-            space["uniformity"], space["alignment"], s=60, color=styles[name].colour, marker=styles[name].marker
-        )
+        style = {"color": styles[name].colour, "marker": styles[name].marker}
+        axes.scatter(space["uniformity"], space["alignment"], s=60, **style)
         offset = (7, 4 if index % 2 == 0 else -13)  # neighbours have their names above and below: they do not overlap
         axes.annotate(name, (space["uniformity"], space["alignment"]), xytext=offset, textcoords="offset points")
     axes.margins(0.25)

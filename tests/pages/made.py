@@ -20,7 +20,8 @@ def split(rows, seed, pictures=False):
     labels = random.random((rows, len(NAMES))) < (0.5, 0.3, 0.2, 0.1)
     features = (labels @ np.eye(len(NAMES), 12) + 0.3 * random.normal(size=(rows, 12))).astype(np.float32)
     texts = [
-        f"text {number} of {', '.join(NAMES[i] for i in np.flatnonzero(labels[number]))}" for number in range(rows)
+        f"text {number} of {', '.join(NAMES[i] for i in np.flatnonzero(labels[number])) or 'nothing'}"
+        for number in range(rows)
     ]
     texts[0] = NASTY
     pixels = [Image.new("RGB", (40, 30), tuple(int(v) for v in random.integers(255, size=3))) for _ in range(rows)]

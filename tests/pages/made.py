@@ -19,10 +19,8 @@ def split(rows, seed, pictures=False):
     random = np.random.default_rng(seed)
     labels = random.random((rows, len(NAMES))) < (0.5, 0.3, 0.2, 0.1)
     features = (labels @ np.eye(len(NAMES), 12) + 0.3 * random.normal(size=(rows, 12))).astype(np.float32)
-    texts = [
-        f"text {number} of {', '.join(NAMES[i] for i in np.flatnonzero(labels[number])) or 'nothing'}"
-        for number in range(rows)
-    ]
+    named = [", ".join(NAMES[i] for i in np.flatnonzero(row)) or "nothing" for row in labels]
+    texts = [f"text {number} of {names}" for number, names in enumerate(named)]
     texts[0] = NASTY
     pixels = [Image.new("RGB", (40, 30), tuple(int(v) for v in random.integers(255, size=3))) for _ in range(rows)]
     return Split(pixels if pictures else texts, labels, features)

@@ -34,8 +34,8 @@ def draw_prr(temperatures: Sequence[float], ratios: Mapping[str, npt.ArrayLike],
     """PRR against temperature, one line per encoder; `paper` marks the study's 38 % at 0.1."""
     figure, axes = plain_axes()
     for (name, values), style in zip(ratios.items(), loss_styles(ratios, in_order=True).values(), strict=True):
-        drawn = {"marker": style.marker, "markersize": 5, "color": style.colour, "linestyle": style.line}
-        axes.plot(temperatures, 100 * np.asarray(values), label=name, **drawn)
+        drawn: dict[str, Any] = {"marker": style.marker, "color": style.colour, "linestyle": style.line}
+        axes.plot(temperatures, 100 * np.asarray(values), label=name, markersize=5, **drawn)
     if paper:
         axes.scatter([0.1], [38], marker="*", s=170, color="black", zorder=3, label="the study: 38 % at 0.1")
     axes.set_xscale("log")
@@ -92,8 +92,8 @@ def draw_map(points: npt.NDArray[np.float64], labels: ArrayLike, label_names: Se
     axes.scatter(x, y, s=5, color="#c9ccd1", linewidths=0, label="other")
     for rank, label in enumerate(shown):
         x, y = points[colour == rank].T
-        style = {"s": 11, "color": PALETTE[rank], "marker": MARKERS[rank], "linewidths": 0, "alpha": 0.8}
-        axes.scatter(x, y, label=label_names[label], **style)
+        style: dict[str, Any] = {"color": PALETTE[rank], "marker": MARKERS[rank], "linewidths": 0, "alpha": 0.8}
+        axes.scatter(x, y, s=11, label=label_names[label], **style)
     axes.set_title("Rows where the encoder puts them, by label", **TITLE)
     axes.set_xticks([])
     axes.set_yticks([])

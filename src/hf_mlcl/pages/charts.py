@@ -219,7 +219,7 @@ def _by_loss(losses: Sequence[str]) -> Spec:
     }
 
 
-def label_deltas(places: Sequence[str], losses: Sequence[str]) -> Spec:
+def label_deltas(places: Sequence[str], losses: Sequence[str], labels: int) -> Spec:
     """F1 of each label with one loss against another, the rarest labels first."""
     params = [_select("place", "On ", places), _select("first", "F1 of ", losses)]
     params += [_select("second", "minus that of ", losses[::-1])]
@@ -240,8 +240,8 @@ def label_deltas(places: Sequence[str], losses: Sequence[str]) -> Spec:
         "tooltip": tooltip,
     }
     title = "Which labels gain with one loss over another: the rarest on top"
-    chart = _chart("per_label", title, 0, params=params, transform=transform, mark="bar", encoding=encoding)
-    return chart | {"height": {"step": 15}, "autosize": {"type": "fit-x", "contains": "padding"}}
+    parts = {"params": params, "transform": transform, "mark": "bar", "encoding": encoding}
+    return _chart("per_label", title, 110 + 15 * labels, **parts)
 
 
 def learning_curves(places: Sequence[str], losses: Sequence[str]) -> Spec:
@@ -268,5 +268,4 @@ def run_times(losses: Sequence[str]) -> Spec:
     tooltip = [_axis(name, name, "nominal") for name in ("place", "loss", "seed")] + [x]
     mark = {"type": "point", "filled": True, "size": 45, "opacity": 0.8}
     encoding = {"y": y, "x": x, **_by_loss(losses), "tooltip": tooltip}
-    chart = _chart("times", "What a run of each loss took", 0, mark=mark, encoding=encoding)
-    return chart | {"height": {"step": 22}, "autosize": {"type": "fit-x", "contains": "padding"}}
+    return _chart("times", "What a run of each loss took", 120 + 24 * len(losses), mark=mark, encoding=encoding)

@@ -194,7 +194,7 @@ def _rows(
     features = one.test.features[some]
     place = project_2d(features, map_by) if len(some) > 2 else np.zeros((len(some), 2))
     near: list[list[tuple[str, float]]] = [[] for _ in some]
-    examples: dict[int, int] = {each.row: 0 for each in suspicions[:LISTED]}
+    examples: dict[int, None] = dict.fromkeys(each.row for each in suspicions[:LISTED])
     if train is not None:
         found = ExampleIndex(train[1].features).search(features, k=min(NEAREST[one.modality], len(train[0])))
         pairs = zip(found.rows.tolist(), found.similarity.tolist(), strict=True)

@@ -74,7 +74,8 @@ def _verdict(claim: Claim, table: pd.DataFrame) -> Verdict | None:
         if ours is None:
             continue
         size = str(rows.get(f"{ARGUMENT}size", pd.Series(["full"])).iloc[0])
-        paper = _difference(lambda loss, key=key, size=size: paper_value(key[0], size, loss, claim.metric), claim)
+        printed = {loss: paper_value(key[0], size, loss, claim.metric) for loss in (*claim.better, *claim.worse)}
+        paper = _difference(printed.get, claim)
         name = ", ".join([CORPUS_TITLES.get(key[0], key[0]), *(part for part in key[1:] if part != "default")])
         text = f"{name} {ours[0] * metric.factor:+.{metric.digits}f} (`{ours[1]}` against `{ours[2]}`)"
         if paper is not None:

@@ -19,6 +19,7 @@ from matplotlib.figure import Figure
 
 from hf_mlcl.colours import DPI, loss_styles
 from hf_mlcl.files import whole_file
+from hf_mlcl.pages.html import svg
 from hf_mlcl.study.cost import split_sizes
 from hf_mlcl.study.results import ARGUMENT, finished, select, study_table
 from hf_mlcl.study.specification import Study, flat
@@ -173,6 +174,7 @@ def save_figures(
     table: pd.DataFrame | None = None,
     names: Sequence[str] | None = None,
     suffix: str = "png",
+    embedded: dict[str, str] | None = None,
 ) -> tuple[dict[str, Path], dict[str, str]]:
     """Draw every figure that the finished runs of a study allow; one that fails is logged, and the others are drawn.
 
@@ -182,6 +184,7 @@ def save_figures(
         table: Its runs; read from its folder if not given.
         names: Of `FIGURES`; all if not given.
         suffix: Format, such as png, pdf or svg.
+        embedded: Gets each picture as an SVG that can stand in a page.
 
     Returns:
         The pictures, and what those that could not be drawn need.
@@ -203,6 +206,8 @@ def save_figures(
                 continue
             with whole_file(path) as draft:
                 figure.savefig(draft, dpi=DPI, format=suffix)
+            if embedded is not None:
+                embedded[name] = svg(figure)
         except Exception as error:  # a picture is no reason to lose the report of a study
             logger.warning("The figure %s could not be drawn: %s: %s", name, type(error).__name__, error)
         else:

@@ -9,7 +9,6 @@ import pandas as pd
 from filelock import FileLock
 
 from hf_mlcl.files import whole_file
-from hf_mlcl.pages.html import data_uri
 from hf_mlcl.study.figures import FIGURES, save_figures
 from hf_mlcl.study.rendering import to_latex, to_markdown
 from hf_mlcl.study.report_page import report_page
@@ -40,9 +39,9 @@ def publish(study: Study, per: str = "metric") -> Published:
         table = study_table(study)  # read here: who publishes last knows of all runs that others published before
         tables = [*report_tables(study, table, per=per), *space_tables(study, table)]
         paths = save_table(table, folder)
-        drawn, _ = save_figures(study, folder / "figures", table)
-        sharp, _ = save_figures(study, folder / "figures", table, suffix="svg")
-        pictures = [(data_uri(path.read_bytes(), "image/svg+xml"), FIGURES[name].title) for name, path in sharp.items()]
+        embedded: dict[str, str] = {}
+        drawn, _ = save_figures(study, folder / "figures", table, embedded=embedded)
+        pictures = [(embedded[name], FIGURES[name].title) for name in drawn]
         texts = {
             "report.md": "\n\n".join([f"# {study.name}", study.description, *map(to_markdown, tables)]) + "\n",
             "report.tex": "\n\n".join(map(to_latex, tables)) + "\n",
@@ -52,7 +51,7 @@ def publish(study: Study, per: str = "metric") -> Published:
             with whole_file(folder / name) as draft:
                 draft.write_text(text, encoding="utf-8")
             paths.append(folder / name)
-        return Published([*paths, *drawn.values(), *sharp.values()], table, tables)
+        return Published([*paths, *drawn.values()], table, tables)
 
 
 def publishing_lock(study: Study) -> FileLock:

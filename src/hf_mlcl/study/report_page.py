@@ -48,7 +48,8 @@ def report_page(
     losses = [loss for loss in study.names("loss") if loss in set(chosen.get("loss", ()))]
     specs: dict[str, Any] = {}
     if per_label and len(losses) > 1:
-        specs["deltas"] = charts.label_deltas(_places(per_label), losses)
+        places = [one["place"] for one in per_label]
+        specs["deltas"] = charts.label_deltas(_places(per_label), losses, max(map(places.count, places)))
     if curves:
         specs["curves"] = charts.learning_curves(_places(curves), list(dict.fromkeys(c["loss"] for c in curves)))
     if times:

@@ -82,7 +82,7 @@ def test_doctor_says_what_is_there(hf_mlcl, tmp_path, monkeypatch):
     assert checks["torch"]["state"] == "ok"
     assert checks["Hub"]["state"].startswith("not reached")
     assert checks["newsgroups20"]["found"] == f"files in {tmp_path}"
-    assert checks["toy_text"]["state"] == "built in"
+    assert (checks["toy_text"]["found"], checks["bgc"]["found"]) == ("here", "not here")
 
 
 def test_doctor_ends_with_code_1_where_something_must_be_mended(hf_mlcl, monkeypatch):

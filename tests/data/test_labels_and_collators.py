@@ -127,3 +127,10 @@ def test_text_and_image_corpora_go_through_a_data_loader(load, tokenizer):
     batch = next(iter(DataLoader(images, batch_size=8, collate_fn=collate, num_workers=1)))
     assert batch["pixel_values"].shape == (8, 3, 32, 32)
     assert batch["labels"].sum() > 0
+
+
+def test_rows_are_cut_with_their_last_token_kept_and_shorter_ones_left_alone(tokenizer):
+    rows = [{"input_ids": [2, 3, 4, 3, 1], "attention_mask": [1] * 5}, {"input_ids": [2, 1], "attention_mask": [1, 1]}]
+    batch = TextCollator(tokenizer, num_labels=2, max_length=3)(rows)
+    assert batch["input_ids"].tolist() == [[2, 3, 1], [2, 1, 0]]
+    assert batch["attention_mask"].tolist() == [[1, 1, 1], [1, 1, 0]]

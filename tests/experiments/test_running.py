@@ -316,9 +316,11 @@ def test_where_no_bars_are_wanted_every_log_is_a_plain_line(tmp_path, capfd):
     run(tmp_path / "run", quiet=False, disable_tqdm=True, logging_steps=1)
     printed, beside = capfd.readouterr()
     lines = printed.splitlines()
-    assert re.fullmatch(r"step 1  epoch \S+  loss \S+  .*learning_rate \S+.*", lines[0])
-    assert "train_runtime" in lines[-1]
-    assert all(line.startswith("step ") for line in lines)
+    logs = [line for line in lines if line.startswith("step ")]
+    assert re.fullmatch(r"step 1  epoch \S+  loss \S+  .*learning_rate \S+.*", logs[0])
+    assert "train_runtime" in logs[-1]
+    stages = ["Preparing rows and encoder ...", "Training ...", "Evaluating ...", "Saving ..."]
+    assert [line for line in lines if line.endswith(" ...")] == stages
     assert "Writing model shards" not in beside
 
 

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from hf_mlcl.files import write_json
 from hf_mlcl.losses import on_logits_only
 from hf_mlcl.study import ReportOptions, Run, Study
-from hf_mlcl.study.results import write_json, write_plan
+from hf_mlcl.study.results import write_plan
 
 
 def result(metrics: Mapping[str, float], settings: Mapping[str, Any], seconds: float = 60.0) -> dict[str, Any]:

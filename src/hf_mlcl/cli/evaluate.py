@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from hf_mlcl.cli.options import AsJson, LabelColumns, LabelDelimiter, Model, TextColumn, TrustRemoteCode, names
-from hf_mlcl.cli.output import print_json, print_table, quiet_libraries, say
+from hf_mlcl.cli.output import print_json, print_pairs, print_table, quiet_libraries, say
 from hf_mlcl.cli.predict import chosen_model
 
 SPLITS = ("train", "validation", "test")
@@ -65,7 +65,8 @@ def evaluate(
         return
     decided = "" if set(predictor.rule.per_label(len(each))) == {0.5} else ", tuned thresholds"
     title = f"{predictor.model} on {data} ({split}{decided})"
-    print_table(["rows", *metrics], [[len(inputs), *map(float, metrics.values())]], title)
+    shown = [("rows", f"{len(inputs):,}"), *((name, f"{float(value):.4f}") for name, value in metrics.items())]
+    print_pairs(shown, title)
     if per_label:
         print_table(["label", "rows", "F1"], [list(row.values()) for row in sorted(each, key=lambda one: -one["rows"])])
 
@@ -102,10 +103,11 @@ def _inputs_and_truth(predictor: Any, chosen: list[Any], max_samples: int | None
 def corpus_splits(corpus: str, data_dir: str | None, size: str | None, model: str) -> Any:
     """The splits of a corpus, as the classifier was trained on them."""
     from hf_mlcl.data import load_corpus
-    from hf_mlcl.data.builder import OPTIONS_OF_SIZE
+    from hf_mlcl.data.facts import OPTIONS_OF_SIZE
     from hf_mlcl.experiments.inputs import corpus_options
+    from hf_mlcl.experiments.prediction import training_settings
 
-    trained = _settings_of_training(model)
+    trained = training_settings(model)
     given = trained.get("corpus_options") if trained.get("corpus") == corpus else None
     if size is None:
         size = str(trained.get("size", "full")) if trained.get("corpus") == corpus else "full"
@@ -126,9 +128,10 @@ def own_rows(data: str, split: str | None, columns: Mapping[str, Any], model: st
     """
     from hf_mlcl.data.errors import CorpusFormatError
     from hf_mlcl.data.own import cut_missing_splits, data_fingerprint, read_own_data
+    from hf_mlcl.experiments.prediction import training_settings
     from hf_mlcl.experiments.results import DATA_FINGERPRINT, DATA_SOURCE
 
-    trained = _settings_of_training(model)
+    trained = training_settings(model)
     as_trained: Any = {name: trained.get(name) if value is None else value for name, value in columns.items()}
     # The rows that training held out belong to the data, where they are the same.
     same = trained.get(DATA_SOURCE) == str(Path(data).resolve())
@@ -152,23 +155,3 @@ def own_rows(data: str, split: str | None, columns: Mapping[str, Any], model: st
         what = f"It is not known whether the classifier was trained on {data} (--split test scores a tenth of it)"
     say(f"{what}: all {sum(map(len, given.values()))} rows are scored.")
     return "all", list(given.values())
-
-
-def _settings_of_training(model: str) -> dict[str, Any]:
-    """The settings of the experiment that a classifier came from, where its folder tells them."""
-    from hf_mlcl.experiments.prediction import classifier_folder
-    from hf_mlcl.experiments.results import METRICS_FILE, ExperimentResult
-
-    folder = Path(classifier_folder(model)).parent
-    if not (folder / METRICS_FILE).is_file():
-        return {}
-    try:
-        settings = ExperimentResult.load(folder).settings
-        if not isinstance(settings, dict):
-            raise TypeError(f"its settings are {settings!r}")
-        return settings
-    except Exception as error:  # of JSON or of what it holds: the file is not what training has written
-        raise ValueError(
-            f"{folder / METRICS_FILE}, which says what the classifier was trained on, cannot be read "
-            f"({type(error).__name__}: {' '.join(str(error).split())}). Restore it, or move it away to score every row."
-        ) from error

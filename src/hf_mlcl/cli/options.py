@@ -9,7 +9,7 @@ import typer
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Model = Annotated[
-    str | None, typer.Option(help="Folder or Hub id of a classifier; the newest under outputs/ if not set.")
+    str | None, typer.Option(help="Folder or Hub id of a classifier; the one that you trained last if not set.")
 ]
 TextColumn = Annotated[
     str | None, typer.Option(help="Column with texts or image paths; as in training, or recognised, if not set.")

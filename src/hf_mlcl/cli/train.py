@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +12,7 @@ import typer
 
 from hf_mlcl.cli.options import AsJson, LabelColumns, LabelDelimiter, TextColumn, further_settings, names
 from hf_mlcl.cli.output import print_json, print_pairs, quiet_libraries, say
+from hf_mlcl.experiments.display import Display
 
 FULL_NAMES = {"epochs": "num_train_epochs", "batch_size": "global_batch_size"}
 SHOWN = (
@@ -60,22 +60,21 @@ def train(
     and learning rate follow from the size of the data.
 
     The output folder holds encoder/, classifier/, backbone/, metrics.json and explain.html, a page that shows what was
-    learned. After an interruption the same command
-    goes on; the best classifier so far is there at any time.
+    learned. After an interruption the same command goes on; the best classifier so far is there at any time.
     """
-    from hf_mlcl.experiments import build_experiment
-    from hf_mlcl.experiments.inputs import load_data
-
-    chosen = {"page": True, **_chosen(ctx), "corpus": data}
-    quiet_libraries()
-    if not sys.stderr.isatty():
-        chosen.setdefault("disable_tqdm", True)  # plain lines in a log
     shows = not as_json and os.environ.get("RANK", "0") == "0"  # of several processes, one speaks
-    recipe, splits = _recipe_and_data(data, chosen, strict, shows, as_json)
+    with Display(quiet=not shows) as display, display.stage(f"Reading {data}"):  # and libraries, which take their time
+        from hf_mlcl.experiments import build_experiment
+        from hf_mlcl.experiments.inputs import load_data
+
+        chosen = {"page": True, **_chosen(ctx), "corpus": data}
+        quiet_libraries()
+        recipe, splits = _recipe_and_data(data, chosen, strict, shows, as_json)
     try:
         experiment, training = build_experiment(recipe, chosen)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
+    training.disable_tqdm = chosen.get("disable_tqdm", False)  # and not because the libraries are quiet
     if shows:
         _show({**vars(training), **vars(experiment)}, splits, announced="backbone" not in chosen)
     if check and shows:

@@ -30,6 +30,7 @@ class TextCollator:
         num_labels: Number of labels.
         pad_to_multiple_of: Round the length up to a multiple; 8 suits tensor cores.
         label_column: Column with lists of label ids.
+        max_length: Tokens of a row to keep, its last one (which often says that the text ends) among them.
 
     Examples:
         >>> from hf_mlcl.data import word_tokenizer
@@ -43,6 +44,7 @@ class TextCollator:
     num_labels: int
     pad_to_multiple_of: int | None = None
     label_column: str = "labels"
+    max_length: int | None = None
 
     def __call__(self, rows: Sequence[Row]) -> dict[str, Tensor]:
         """Make a batch."""
@@ -55,9 +57,13 @@ class TextCollator:
                 f"({', '.join(self.tokenizer.model_input_names)}). Tokenise the corpus first: "
                 f"hf_mlcl.data.tokenize(corpus, tokenizer)."
             )
-        unpadded = {name: [row[name] for row in rows] for name in inputs}
+        unpadded = {name: [self._cut(row[name]) for row in rows] for name in inputs}
         batch = self.tokenizer.pad(unpadded, pad_to_multiple_of=self.pad_to_multiple_of, return_tensors="pt")
         return {**batch, **_labels(rows, self.num_labels, self.label_column)}
+
+    def _cut(self, tokens: list[int]) -> list[int]:
+        whole = self.max_length is None or len(tokens) <= self.max_length
+        return tokens if whole else [*tokens[: self.max_length - 1], tokens[-1]]  # type: ignore[operator]
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""The labels of a row, in any of the forms that data have them in."""
+"""The labels of rows, in any of the forms that data have them in."""
 
 from __future__ import annotations
 
@@ -80,3 +80,34 @@ def decode_labels(
         why = ": these are no ids, since one occurs twice, and no multi-hot row, which has a zero or a one for each of"
         raise wrong(str(entries), f"{why} the {number} labels (as floats, if there are one or two)")
     return ids
+
+
+def label_ids(dataset: Any, num_labels: int) -> list[list[int]]:
+    """Label ids of each row, from any form of labels that `decode_labels` reads; single ids stand for themselves.
+
+    Examples:
+        >>> label_ids([{"labels": [2]}, {"labels": [0, 1]}], 3), label_ids([{"labels": [0, 1, 1]}], 3)
+        ([[2], [0, 1]], [[1, 2]])
+    """
+    return [
+        decode_labels(np.atleast_1d(labels), num_labels, row=f"Row {number} of the dataset")
+        for number, labels in enumerate(_labels(dataset))
+    ]
+
+
+def label_counts(dataset: Any, num_labels: int) -> NDArray[np.int64]:
+    """How many rows have each label.
+
+    Examples:
+        >>> label_counts([{"labels": [2]}, {"labels": [0, 2]}], 3).tolist()
+        [1, 0, 2]
+    """
+    ids = [label for labels in label_ids(dataset, num_labels) for label in labels]
+    return np.bincount(np.asarray(ids, dtype=np.int64), minlength=num_labels)
+
+
+def _labels(dataset: Any) -> Any:
+    """The labels alone where that is possible: reading a whole row may mean decoding an image."""
+    if "labels" in (getattr(dataset, "column_names", None) or ()):
+        return dataset.with_format(None)["labels"] if hasattr(dataset, "with_format") else dataset["labels"]
+    return (row["labels"] for row in dataset)

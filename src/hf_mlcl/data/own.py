@@ -141,6 +141,9 @@ def read_own_data(
     columns = shared_columns(tables)
     modality, content = content_column(tables["train"], columns, text_column, label_columns or ())
     notes: list[str] = []
+    if modality == "image" and tables["train"].names_images(content):
+        first = next(path for path in tables["train"].image_paths(tables["train"].texts(content)[:1]) if path)
+        notes.append(f"column {content!r} holds the names of images, such as {first}")
     if modality == "text":
         tables = _without_blank_rows(tables, content, notes)
     found = label_columns_of(tables, columns, content, label_columns)
@@ -153,7 +156,8 @@ def read_own_data(
     result, rule = cut_missing_splits(splits, seed) if cut else (DatasetDict(splits), "as given")
     data = OwnData(result, modality, content, labels.found, rule, notes)
     if few := [name for name, count in data.label_counts().items() if count < 5]:
-        what = f"{len(few)} of {len(labels.names)} labels have fewer than 5 rows and can hardly be learned"
+        have = "label has" if len(few) == 1 else "labels have"
+        what = f"{len(few)} of {len(labels.names)} {have} fewer than 5 rows and can hardly be learned"
         notes.append(f"{what}: {', '.join(few[:5])}{', …' if len(few) > 5 else ''}")
     if modality == "text" and "test" in result:
         learned = set(result["train"]["text"][:])

@@ -32,6 +32,8 @@ SPLIT_NAMES = {
     "test": ("test", "testing", "eval"),
 }
 TABLES = {"csv": read_csv, "json": read_json}
+LONGEST_NAME = 120
+"""Characters that the id of an image may have."""
 LOOKED_AT = 1000
 """Rows that tell what a column holds."""
 
@@ -82,8 +84,11 @@ class Table:
 
         Paths are known by their endings: those of at least half of the first rows are those of images. Where a column
         has a usual name, such as ``file_name``, its files may also have no ending, if the first of them is an image.
+        Ids and bare names are known by the images beside the table that are called so.
         """
         feature = self.features[name]
+        if self.names_images(name):
+            return True
         if not self.is_plain(name) or feature.dtype not in ("string", "large_string"):
             return isinstance(feature, Image)
         paths = [value for value in self.head(name) if value and value.strip()]
@@ -93,10 +98,45 @@ class Table:
         first = next((path for path in self.image_paths(paths[:5]) if path and os.path.isfile(path)), None)
         return name.lower() in IMAGE_NAMES and first is not None and image_defect(first) is None
 
+    def names_images(self, name: str) -> bool:
+        """Whether a column holds ids or bare names, a different one in each row, of images beside the table."""
+        if not self.is_plain(name) or not self.features[name].dtype.startswith(
+            ("string", "large_string", "int", "uint")
+        ):
+            return False
+        names = [value for value in map(written, self.head(name)) if value and value.strip()]
+        if not names or len(set(names)) < len(names) or max(map(len, names)) > LONGEST_NAME:
+            return False
+        known = sum(value.strip() in self.images_beside for value in names)
+        return bool(known) and 2 * known >= len(names)
+
+    @cached_property
+    def images_beside(self) -> dict[str, Path | None]:
+        """Images in the table's folder and its subfolders, by name with and without ending; None for several."""
+        found: dict[str, Path | None] = {}
+        for pattern in ("*", "*/*") if self.folder is not None else ():
+            for path in sorted(self.folder.glob(pattern)):  # type: ignore[union-attr]  # which there is
+                if path.suffix.lower() in IMAGE_ENDINGS:
+                    for key in (path.name, path.stem):
+                        found[key] = None if key in found else path
+        return found
+
     def image_paths(self, values: Sequence[str | None]) -> list[str | None]:
-        """Where images lie; paths that are not absolute begin in the folder of the table."""
+        """Where images lie; paths that are not absolute begin in the table's folder, or are names of files in it."""
         folder = "" if self.folder is None else str(self.folder.resolve())
-        return [os.path.join(folder, value.strip()) if value and value.strip() else None for value in values]
+        return [self._image_path(folder, value.strip()) if value and value.strip() else None for value in values]
+
+    def _image_path(self, folder: str, value: str) -> str:
+        path = os.path.join(folder, value)
+        if len(value) > LONGEST_NAME or os.path.isfile(path) or value not in self.images_beside:
+            return path
+        found = self.images_beside[value]
+        if found is None:
+            raise CorpusFormatError(
+                f"{value!r} is the name of several images in {self.folder} and its subfolders. Write their paths into "
+                "the table."
+            )
+        return str(found.resolve())
 
 
 def read_tables(source: str) -> dict[str, Table]:

@@ -111,7 +111,9 @@ def word_tokenizer(texts: Iterable[str], max_words: int = 20_000) -> PreTrainedT
     special = ["[PAD]", "[UNK]", "[CLS]"]
     tokenizer = Tokenizer(WordLevel(unk_token="[UNK]"))
     tokenizer.pre_tokenizer = Whitespace()
-    tokenizer.train_from_iterator(texts, WordLevelTrainer(vocab_size=max_words, special_tokens=special))
+    tokenizer.train_from_iterator(
+        texts, WordLevelTrainer(vocab_size=max_words, special_tokens=special, show_progress=False)
+    )
     tokenizer.post_processor = TemplateProcessing(single="[CLS] $A", special_tokens=[("[CLS]", 2)])
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", model_max_length=512

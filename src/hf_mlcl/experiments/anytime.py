@@ -18,7 +18,7 @@ from hf_mlcl.experiments.inputs import Inputs, training_steps
 from hf_mlcl.experiments.output_folder import OutputFolder
 from hf_mlcl.experiments.parsing import linear_config
 from hf_mlcl.experiments.results import DECISIONS_FILE, METRICS_FILE, PAGE_FILE
-from hf_mlcl.experiments.stages import LOOK_ROWS, LOOKS, Stage, Stages, step_seconds
+from hf_mlcl.experiments.stages import LOOK_ROWS, Stage, Stages, step_seconds
 from hf_mlcl.inference import Encoder
 from hf_mlcl.training import ContrastiveMultiLabelTrainer
 from hf_mlcl.training.divergence import TrainingDivergedError
@@ -102,6 +102,7 @@ class Anytime:
         self.trainer.add_callback(self.stages.callback(steps))
         try:
             outcome = self.trainer.train(resume_from_checkpoint=checkpoint)
+            self.stages.blend()
         except TrainingDivergedError as error:
             self.tell(f"{error} The best before that is kept.")
             return {}
@@ -138,10 +139,13 @@ class Anytime:
         args, minutes = self.trainer.args, self.experiment.minutes
         rows, validation = len(self.inputs.data["train"]), len(self.inputs.data["validation"])
         usual = training_steps(rows, args)
-        pace = step_seconds(self.trainer) * OPTIMIZER * args.gradient_accumulation_steps
+        pace = (
+            step_seconds(self.trainer, self.experiment.max_train_length) * OPTIMIZER * args.gradient_accumulation_steps
+        )
         look = self.seconds["look"]
         small_look = look * (min(rows, LOOK_ROWS) + validation) / (rows + validation)
-        afterwards = LOOKS * small_look + (look if rows > LOOK_ROWS else 0) + self.seconds["test"] + SAVING
+        looks = self.stages.looks(usual) * small_look + look  # the last two at all rows
+        afterwards = looks + self.seconds["test"] + SAVING
         if minutes is None:
             estimate = (usual * pace + afterwards) / 60
             self.tell(f"Fine-tuning takes about {math.ceil(estimate)} minutes more; --minutes sets another time.")
@@ -171,7 +175,8 @@ class Anytime:
         if not self.trainer.is_world_process_zero():
             return
         if stage.step > 0:
-            self.tell(f"Step {stage.step}: ranking score {stage.score:.3f} on validation, the best so far.")
+            where = f"Step {stage.step}" if stage.share == 1 else f"{stage.share:.0%} of the way to step {stage.step}"
+            self.tell(f"{where}: ranking score {stage.score:.3f} on validation, the best so far.")
         elif not self.resumed:  # what an earlier training left does not belong to this classifier
             for name in ("encoder", "backbone"):
                 self.output.remove(name)

@@ -21,7 +21,7 @@ OF_PROTOCOL = {
     ),
 }
 """Settings that only one of the protocols has."""
-LEAST = {"max_length": 2, "augmented_passes": 0} | dict.fromkeys(
+LEAST = {"max_length": 2, "max_train_length": 2, "augmented_passes": 0} | dict.fromkeys(
     ("max_train_samples", "max_eval_samples", "image_size", "global_batch_size", "linear_batch_size", "linear_epochs"),
     1,
 )
@@ -71,6 +71,7 @@ class ExperimentArguments:
     )
     max_eval_samples: int | None = _field(None, "Rows of validation and of test to keep.")
     max_length: int = _field(220, "Tokens of a text to keep.")
+    max_train_length: int | None = _field(None, "Tokens that training reads of a text, if fewer; evaluation reads all.")
     clean_text: bool = _field(False, "Let the tokenizer apply the study's cleaning (hf_mlcl.data.clean_text).")
     image_size: int = _field(224, "Side of the square that images are resized to.")
     augmentation: Literal["randaugment", "crop"] = _field(

@@ -135,12 +135,7 @@ def _is_beginning(checkpoint: Path) -> bool:
 
 
 class StatisticsInCheckpoints(TrainerCallback):  # type: ignore[misc]
-    """Saves the sums since the last log with each checkpoint, so that a log does not depend on interruptions.
-
-    Args:
-        statistics: The trainer's, whose attributes are the sums.
-        checkpoint: Where the training goes on, if it does.
-    """
+    """Saves the trainer's sums since the last log with each checkpoint: a log does not depend on interruptions."""
 
     def __init__(self, statistics: Any, checkpoint: str | None = None) -> None:
         self.statistics = statistics

@@ -134,11 +134,12 @@ def _text_inputs(data: DatasetDict, label_names: list[str], experiment: Experime
     if experiment.clean_text:
         tokenizer = with_cleaning(tokenizer)
     tokenizer.model_max_length = experiment.max_length  # a pipeline with truncation=True then cuts as training did
-    for token in ("pad_token_id", "bos_token_id", "eos_token_id"):  # as the trainer does, without its warning
-        setattr(model.config, token, getattr(tokenizer, token))
-    collator = TextCollator(tokenizer, len(label_names), pad_to_multiple_of=8)
+    cut, plain = (
+        TextCollator(tokenizer, len(label_names), pad_to_multiple_of=8, max_length=most)
+        for most in (experiment.max_train_length, None)
+    )
     tokens = tokenize(data, tokenizer, experiment.max_length)
-    return Inputs(model, tokens, tokenizer, collator, collator, "text")
+    return Inputs(model, tokens, tokenizer, cut, plain, "text")
 
 
 def _image_inputs(data: DatasetDict, label_names: list[str], experiment: ExperimentArguments) -> Inputs:

@@ -16,12 +16,15 @@ from safetensors import SafetensorError
 from transformers.image_utils import load_image
 
 from hf_mlcl.data import download, encode_labels
+from hf_mlcl.experiments.results import METRICS_FILE, ExperimentResult
 from hf_mlcl.metrics import DecisionRule
 from hf_mlcl.models import MLCLConfig
 from hf_mlcl.models.loading import check_finite, check_weights, load, problem, trust_backbone, unreadable_weights
 from hf_mlcl.models.pipelines import probabilities_of
 
 CLASSIFIER_FOLDER = "classifier"
+PLAN_FILE = "plan.json"
+"""In the folder of a study."""
 
 
 class Prediction(NamedTuple):
@@ -99,10 +102,9 @@ class Predictor:
         self._classifier: Any = found.to(best if device is None else device).eval()
 
     def predictions(self, rows: Iterable[Any]) -> Iterator[list[Prediction]]:
-        """Predict rows as they come, a batch at a time: nothing is kept, and a row that fails stops no other.
+        """Predict texts or images (PIL images or paths) as they come, a batch at a time; a `Prediction` stays as it is.
 
-        Args:
-            rows: Texts; or images, as PIL images or paths. A `Prediction` with an error takes its place as it is.
+        Nothing is kept, and a row that fails stops no other.
         """
         rest = iter(rows)
         while batch := list(itertools.islice(rest, self.batch_size)):
@@ -111,11 +113,7 @@ class Predictor:
             yield [row if isinstance(row, Prediction) else next(found) for row in batch]
 
     def probabilities(self, rows: Sequence[Any]) -> npt.NDArray[np.float32]:
-        """The probability of every label (rows, labels); a ValueError names a row that cannot be predicted.
-
-        Args:
-            rows: Texts; or images, as PIL images or paths.
-        """
+        """The probability of every label (rows, labels); a ValueError names a row that cannot be predicted."""
         result = np.zeros((len(rows), len(self.label_names)), dtype=np.float32)
         for number, found in enumerate(itertools.chain.from_iterable(self.predictions(rows))):
             if found.probabilities is None:
@@ -137,6 +135,14 @@ class Predictor:
             )
         return encode_labels(named, self.label_names) > 0
 
+    def features(self, rows: Sequence[Any]) -> npt.NDArray[np.float32]:
+        """The backbone's features (rows, hidden), by which neighbours are found.
+
+        Args:
+            rows: Texts; or images, as PIL images or paths.
+        """
+        return self.features_and_probabilities(rows)[0]
+
     def features_and_probabilities(
         self, rows: Sequence[Any]
     ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
@@ -146,8 +152,7 @@ class Predictor:
             rows: As for `probabilities`; texts of a length are taken together, so that little is filled up.
         """
         if not isinstance(self._classifier.config, MLCLConfig):
-            kind = type(self._classifier).__name__
-            raise ValueError(f"{self.model} is a {kind}: features are known of classifiers that hf-mlcl has trained.")
+            raise ValueError(f"{self.model} is a model of another kind, whose features are not known.")
         order = np.arange(len(rows))
         if self.modality == "text":
             order = np.argsort([len(row) for row in rows], kind="stable")
@@ -204,7 +209,26 @@ def classifier_folder(model: str | os.PathLike[str]) -> Path | str:
 
 
 def newest_classifier(folder: str | os.PathLike[str] = "outputs") -> Path | None:
-    """The classifier that was saved last anywhere below a folder."""
-    found = (path for path in Path(folder).glob(f"**/{CLASSIFIER_FOLDER}/config.json") if path.is_file())
+    """The classifier that was saved last anywhere below a folder, or right beside it; never that of a study's run."""
+    inner = f"{CLASSIFIER_FOLDER}/config.json"
+    every = itertools.chain(Path(folder).glob(f"**/{inner}"), Path(folder).absolute().parent.glob(f"*/{inner}"))
+    found = [path for path in every if path.is_file() and not any((up / PLAN_FILE).exists() for up in path.parents)]
     newest = max(found, key=lambda path: path.stat().st_mtime, default=None)
     return None if newest is None else newest.parent
+
+
+def training_settings(model: str | os.PathLike[str]) -> dict[str, Any]:
+    """The settings of the experiment that a classifier came from, where its folder tells them."""
+    folder = Path(classifier_folder(model)).parent
+    if not (folder / METRICS_FILE).is_file():
+        return {}
+    try:
+        settings = ExperimentResult.load(folder).settings
+        if not isinstance(settings, dict):
+            raise TypeError(f"its settings are {settings!r}")
+        return settings
+    except Exception as error:  # of JSON or of what it holds: the file is not what training has written
+        raise ValueError(
+            f"{folder / METRICS_FILE}, which says what the classifier was trained on, cannot be read "
+            f"({type(error).__name__}: {' '.join(str(error).split())}). Restore it, or move it away to score every row."
+        ) from error

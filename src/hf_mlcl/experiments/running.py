@@ -17,16 +17,17 @@ from typing import Any
 import torch
 from accelerate import PartialState
 from datasets import DatasetDict
-from transformers import PrinterCallback, ProgressCallback, TrainerCallback, set_seed
-from transformers.utils.logging import disable_progress_bar
+from transformers import set_seed
 
 from hf_mlcl import ContrastiveMultiLabelTrainer
+from hf_mlcl.data.labels import label_counts
 from hf_mlcl.data.own import data_fingerprint
 from hf_mlcl.data.registry import list_corpora
 from hf_mlcl.evaluation import LinearEvaluationResult, space_quality
 from hf_mlcl.experiments.anytime import UNIFORMITY_ROWS, Anytime
 from hf_mlcl.experiments.arguments import ExperimentArguments
 from hf_mlcl.experiments.checkpoints import StatisticsInCheckpoints, delete_checkpoints, starting_checkpoint
+from hf_mlcl.experiments.display import Display, same_command
 from hf_mlcl.experiments.explaining import write_page_of_training
 from hf_mlcl.experiments.inputs import Inputs, load_data, prepare_inputs
 from hf_mlcl.experiments.output_folder import OutputFolder
@@ -43,6 +44,7 @@ from hf_mlcl.experiments.results import (
     save_decisions,
 )
 from hf_mlcl.experiments.verdict import verdict
+from hf_mlcl.experiments.watching import Watching
 from hf_mlcl.files import strict_json
 from hf_mlcl.hub import ModelReport, export_encoder, push_folder, write_model_card
 from hf_mlcl.hub.model_card import hub_id
@@ -50,11 +52,17 @@ from hf_mlcl.metrics import DecisionRule, f1
 from hf_mlcl.training import ContrastiveTrainingArguments
 from hf_mlcl.training.card_facts import scores_of, training_report
 from hf_mlcl.training.evaluation import SplitFeatures, evaluate_features, make_classifier, split_features
-from hf_mlcl.training.rows import label_counts
 from hf_mlcl.versions import library_versions
 
 logger = logging.getLogger(__name__)
 
+STAGES = {
+    "data": "Preparing rows and encoder",
+    "frozen": "Classifier on the frozen encoder",
+    "train": "Training",
+    "evaluate": "Evaluating",
+}
+"""What the display calls the steps whose time is measured."""
 MODEL_FOLDERS = ("encoder", "classifier", "backbone")
 
 
@@ -103,8 +111,9 @@ def run_experiment(
         for repository in _repositories(training):
             check_push(repository, training.hub_token)
     output = OutputFolder(training.output_dir)
-    with output.owned() if training.process_index == 0 else nullcontext():
-        result = _run(experiment, _for_trainer(training), data, output, quiet)
+    display = Display(quiet=quiet or training.process_index > 0, plain=training.disable_tqdm)
+    with output.owned() if training.process_index == 0 else nullcontext(), display:
+        result = _run(experiment, _for_trainer(training), data, output, display)
         if training.process_index == 0 and training.push_to_hub:
             _push(result, training)
     return result
@@ -121,6 +130,7 @@ def _for_trainer(training: ContrastiveTrainingArguments) -> ContrastiveTrainingA
     """A copy of the arguments, changed where the trainer needs it; the caller's stay as they are."""
     own = copy.copy(training)
     own.hub_token = training.hub_token  # which no copy of arguments has, since copies may be written
+    own.disable_tqdm = True  # the display has the bars
     own.push_to_hub = False  # the Hub gets what is finished, and not every checkpoint on the way to it
     if not torch.accelerator.is_available():
         own.dataloader_pin_memory = False  # there is no device to copy to
@@ -132,10 +142,11 @@ def _run(
     training: ContrastiveTrainingArguments,
     data: DatasetDict | None,
     output: OutputFolder,
-    quiet: bool,
+    display: Display,
 ) -> ExperimentResult:
     """Everything but the push, in a folder that is this process's."""
     seconds: dict[str, float] = {}
+    measured = partial(_measured, seconds, display)
     start = time.perf_counter()
     output.check_replaceable(*MODEL_FOLDERS, METRICS_FILE, DECISIONS_FILE, PAGE_FILE)
     settings = {**training.to_dict(), **dataclasses.asdict(experiment)}
@@ -143,28 +154,31 @@ def _run(
     before = output.interrupted()
     checkpoint = starting_checkpoint(experiment, training, same_again=_same(before, settings))
     set_seed(training.seed)
-    with _measured(seconds, "data"):
+    with measured("data"):
         data = load_data(experiment, training) if data is None else data
         settings |= _known_data(experiment, data)
         if checkpoint is not None and not training.resume_from_checkpoint:
             _check_same_data(before, settings)
         inputs = prepare_inputs(data, experiment, training)
-    trainer = _trainer(inputs, training, checkpoint, quiet)
+    trainer = _trainer(inputs, training, checkpoint)
+    watching = Watching(trainer, display)
     first = trainer.is_world_process_zero()
     if first:
         output.begin(settings)
     anytime = None
     if experiment.protocol == "best":
-        tell = partial(print, flush=True) if first and not quiet else lambda line: None
-        anytime = Anytime(trainer, inputs, experiment, output, start, tell, resumed=checkpoint is not None)
-        with _measured(seconds, "frozen"):
+        anytime = Anytime(trainer, inputs, experiment, output, start, display.tell, resumed=checkpoint is not None)
+        watching.looks = anytime.stages.history
+        with measured("frozen"):
             anytime.begin()
-    with _measured(seconds, "train"):
+    with measured("train"), watching.stoppable():
         if anytime is not None:
             metrics = anytime.train(checkpoint)
         else:
             metrics = {"train_loss": float(trainer.train(resume_from_checkpoint=checkpoint).training_loss)}
-    with _measured(seconds, "evaluate"):
+            if watching.stopped:  # half a training is not what the study evaluates
+                raise KeyboardInterrupt
+    with measured("evaluate"):
         features: SplitFeatures = {}
         if anytime is None:
             evaluated = evaluate_study(trainer, inputs, experiment, features)
@@ -183,11 +197,16 @@ def _run(
         versions=library_versions(),
         verdict=told,
     )
-    if first:
-        _save(result, trainer.model, evaluated, inputs.processor, output)
-    page = experiment.page and write_page_of_training(trainer, inputs, data, result, evaluated, features, output)
-    _prepare_for_others(trainer, inputs, evaluated, experiment, output, page)
-    if first:
+    with display.stage("Saving"):
+        if first:
+            _save(result, trainer.model, evaluated, inputs.processor, output)
+        page = experiment.page and write_page_of_training(trainer, inputs, data, result, evaluated, features, output)
+        _prepare_for_others(trainer, inputs, evaluated, experiment, output, page)
+    if watching.stopped:
+        display.tell(
+            f"Stopped at step {trainer.state.global_step} of {trainer.state.max_steps}. To go on: {same_command()}"
+        )
+    elif first:
         output.finish()
         if anytime is not None:  # the best is saved: nobody goes on from what came after it
             delete_checkpoints(output.path)
@@ -196,7 +215,7 @@ def _run(
 
 
 def _trainer(
-    inputs: Inputs, training: ContrastiveTrainingArguments, checkpoint: str | None, quiet: bool
+    inputs: Inputs, training: ContrastiveTrainingArguments, checkpoint: str | None
 ) -> ContrastiveMultiLabelTrainer:
     trainer = ContrastiveMultiLabelTrainer(
         inputs.model,
@@ -208,8 +227,6 @@ def _trainer(
         eval_data_collator=inputs.eval_collator,
     )
     trainer.add_callback(StatisticsInCheckpoints(trainer.statistics, checkpoint))
-    if quiet or training.disable_tqdm:
-        without_bars(trainer, quiet)
     return trainer
 
 
@@ -292,7 +309,7 @@ def _known_data(experiment: ExperimentArguments, data: DatasetDict) -> dict[str,
 def _same(before: Mapping[str, Any] | None, settings: Mapping[str, Any]) -> bool:
     """Whether a training that was interrupted is the one that is wanted now."""
     now = json.loads(strict_json(settings))
-    passing = {"overwrite", "resume_from_checkpoint", "local_rank", DATA_FINGERPRINT, DATA_SOURCE}
+    passing = {"disable_tqdm", "overwrite", "resume_from_checkpoint", "local_rank", DATA_FINGERPRINT, DATA_SOURCE}
     return before is not None and {**before, **dict.fromkeys(passing)} == {**now, **dict.fromkeys(passing)}
 
 
@@ -378,9 +395,10 @@ def _report(
 
 
 @contextmanager
-def _measured(seconds: dict[str, float], step: str) -> Iterator[None]:
+def _measured(seconds: dict[str, float], display: Display, step: str) -> Iterator[None]:
     start = time.perf_counter()
-    yield
+    with display.stage(STAGES[step]):
+        yield
     seconds[step] = time.perf_counter() - start
 
 
@@ -391,24 +409,3 @@ def _prr(trainer: ContrastiveMultiLabelTrainer) -> dict[str, float]:
     """
     logged = [entry for entry in trainer.state.log_history if "prr" in entry] or [trainer.statistics.flush()]
     return {"prr": float(logged[-1]["prr"])} if "prr" in logged[-1] else {}
-
-
-class PlainLines(TrainerCallback):  # type: ignore[misc]
-    """A line for each log, to be read in a file: ``step 10  epoch 0.5  loss 1.234``."""
-
-    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **kwargs: Any) -> None:
-        """Print the log; one process of many does."""
-        if state.is_world_process_zero and logs:
-            shown = {"step": state.global_step, "epoch": logs.get("epoch"), **logs, "total_flos": None}
-            told = {name: f"{value:.4g}" if isinstance(value, float) else value for name, value in shown.items()}
-            print("  ".join(f"{name} {value}" for name, value in told.items() if value is not None), flush=True)
-
-
-def without_bars(trainer: Any, quiet: bool) -> None:
-    """Print plain lines in place of bars and dictionaries; nothing at all if it shall be quiet."""
-    trainer.args.disable_tqdm = True
-    disable_progress_bar()  # of models that are written
-    for printing in (PrinterCallback, ProgressCallback):
-        trainer.remove_callback(printing)
-    if not quiet:
-        trainer.add_callback(PlainLines())

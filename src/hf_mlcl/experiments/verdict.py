@@ -100,10 +100,11 @@ def _choices(stages: Stages) -> dict[str, str]:
     best: Any = stages.best
     heads, tuned = best.result.best, best.result.tuned
     why = "fine-tuning was not better on validation" if len(stages.history) > 1 else "nothing was fine-tuned"
+    way = "" if best.share == 1 else f"{best.share:.0%} of the way from the frozen encoder to "
     scores = "" if tuned is None else ", ".join(f"{name} {value:.3f}" for name, value in tuned.scores.items())
     losses = ", ".join(f"{name} {min(each):.4f}" for name, each in heads.loss.items())
     return {
-        "kept": f"step {best.step}" if best.step else f"the frozen encoder: {why}",
+        "kept": f"{way}step {best.step}" if best.step else f"the frozen encoder: {why}",
         "looks": ", ".join(f"step {step}: {score:.3f}" for step, score in stages.history),
         "pooling": stages.trainer.model.config.pooling,
         "prior": f"{heads.prior} (log loss of unseen rows, each at its best strength: {losses})",

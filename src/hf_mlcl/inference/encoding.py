@@ -26,7 +26,8 @@ class Encoder:
     Args:
         model: The encoder. It stays on its device and in its mode.
         processor: The tokenizer of a text encoder; for images an image processor, or a transform from a PIL image to a
-            tensor such as `hf_mlcl.data.image_transform()`. Texts are cut at the tokenizer's ``model_max_length``.
+            tensor such as `hf_mlcl.data.image_transform()`. Texts are cut at the tokenizer's ``model_max_length``,
+            which `hf_mlcl.data.tokenize` sets to where training cuts.
         batch_size: Texts or images at a time.
 
     Examples:
@@ -114,8 +115,17 @@ class Encoder:
         for row in rows:
             if not isinstance(row, str):
                 raise ValueError(f"This model reads texts, but one of the inputs is {type(row).__name__}.")
-        tokens = self.processor(list(rows), padding=True, truncation=True, return_tensors="pt")
+        length = token_limit(self.model.backbone, self.processor.model_max_length)
+        tokens = self.processor(list(rows), padding=True, truncation=True, max_length=length, return_tensors="pt")
         return {name: tokens[name] for name in ("input_ids", "attention_mask", "token_type_ids") if name in tokens}
+
+
+def token_limit(backbone: Any, wanted: int) -> int:
+    """The number of tokens at which texts are cut: `wanted`, but never more than a backbone has positions for."""
+    # Not every encoder has a limit; RoBERTa and its kin begin to count after padding.
+    positions = getattr(backbone.config, "max_position_embeddings", None) or 10**9
+    padding = getattr(getattr(backbone, "embeddings", None), "padding_idx", None)
+    return int(min(wanted, positions if padding is None else positions - padding - 1))
 
 
 def is_single(inputs: Inputs) -> bool:

@@ -24,6 +24,7 @@ from transformers.utils import ModelOutput
 from hf_mlcl.models import backbones
 from hf_mlcl.models.backbones import FeatureBackbone, backbone_from_config, feature_size
 from hf_mlcl.models.configuration import FeatureBackboneConfig, MLCLConfig, Pooling
+from hf_mlcl.models.exported import exported_encoder
 from hf_mlcl.models.loading import check_kernels, check_weights, place, trust_backbone, unreadable_weights
 from hf_mlcl.models.row_dropout import RowDropout, batch_dropout
 
@@ -215,6 +216,15 @@ class MLCLModel(SharedModel):
         self.embedding_chunk_size: int | None = None
         self.dropout_by_row = self.freeze_batch_norm = False
         self.post_init()
+
+    @classmethod
+    def from_pretrained(cls, name: str | os.PathLike[str] | None, *args: Any, **kwargs: Any) -> Any:
+        """As for any model, without code and random weights; also from what `export_encoder` wrote for others."""
+        if name is not None and not isinstance(kwargs.get("config"), PreTrainedConfig):
+            exported = exported_encoder(name, kwargs)
+            if exported is not None:
+                return exported
+        return super().from_pretrained(name, *args, **kwargs)
 
     @classmethod
     def from_backbone(

@@ -62,7 +62,12 @@ def space_map(label_names: Sequence[str], pictures: bool, method: str) -> Spec:
     tooltip = [{"field": "image", "type": "nominal"}] if pictures else [_axis("text", "text", "nominal")]
     tooltip += [_axis(field, field, "nominal") for field in ("labels", "predicted")]
     place = {
-        axis: {"field": axis, "type": "quantitative", "axis": None, "scale": {"zero": False, "nice": False, "padding": 10}}
+        axis: {
+            "field": axis,
+            "type": "quantitative",
+            "axis": None,
+            "scale": {"zero": False, "nice": False, "padding": 10},
+        }
         for axis in ("x", "y")
     }
     colours = {"domain": list(STATES), "range": [colour for colour, _ in STATES.values()]}

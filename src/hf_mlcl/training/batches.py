@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
+import numpy as np
 import torch
-from torch.utils.data import DataLoader, Sampler
+from torch.utils.data import DataLoader, Sampler, Subset
 from transformers import Trainer
 
-from hf_mlcl.training.rows import label_ids
+from hf_mlcl.data.labels import label_ids
 
 logger = logging.getLogger(__name__)
 
@@ -139,6 +141,16 @@ def first_view(inputs: dict[str, Any]) -> dict[str, Any]:
     """Where images come in several views (batch, views, 3, height, width), only the first."""
     pixels = inputs.get("pixel_values")
     return {**inputs, "pixel_values": pixels[:, 0]} if pixels is not None and pixels.ndim == 5 else dict(inputs)
+
+
+def evenly(dataset: Any, most: int) -> Any:
+    """At most `most` rows, spread evenly over the dataset; of a stream, the first ones."""
+    if not hasattr(dataset, "__len__"):
+        return list(islice(dataset, most))
+    if len(dataset) <= most:
+        return dataset
+    chosen = np.linspace(0, len(dataset) - 1, most).astype(int).tolist()
+    return dataset.select(chosen) if hasattr(dataset, "select") else Subset(dataset, chosen)
 
 
 def check_not_empty(**datasets: Any) -> None:

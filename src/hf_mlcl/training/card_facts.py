@@ -17,11 +17,12 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from hf_mlcl.data.labels import label_counts
 from hf_mlcl.evaluation.linear import LinearEvaluationResult
 from hf_mlcl.hub.model_card import DataFacts, LossFacts, ModelReport, SplitScores, calibrated, report_of_model
 from hf_mlcl.losses import CrossEntropyLoss, loss_kinds, loss_name, loss_terms
 from hf_mlcl.metrics import sigmoid
-from hf_mlcl.training.rows import evenly, label_counts
+from hf_mlcl.training.batches import evenly
 from hf_mlcl.versions import NOT_INSTALLED, library_versions
 
 if TYPE_CHECKING:

@@ -25,14 +25,13 @@ from hf_mlcl.losses import ContrastiveLoss, CrossEntropyLoss, as_loss, loss_kind
 from hf_mlcl.metrics import compute_metrics, compute_single_label_metrics, multilabel_metrics
 from hf_mlcl.models import FeatureBackbone, MLCLModel
 from hf_mlcl.training.arguments import ContrastiveTrainingArguments
-from hf_mlcl.training.batches import REAL_ROWS, check_not_empty, first_view
+from hf_mlcl.training.batches import REAL_ROWS, check_not_empty, evenly, first_view
 from hf_mlcl.training.card_facts import scores_of, training_report
 from hf_mlcl.training.divergence import DivergenceWatch
 from hf_mlcl.training.evaluation import evaluate_features, make_classifier, split_features
 from hf_mlcl.training.features import FeatureTrainer, probe
 from hf_mlcl.training.global_batch import TrainingStatistics, global_loss
 from hf_mlcl.training.pushing import PushingTrainer
-from hf_mlcl.training.rows import evenly
 
 logger = logging.getLogger(__name__)
 
@@ -105,6 +104,8 @@ class ContrastiveMultiLabelTrainer(FeatureTrainer, PushingTrainer):
         self.loss = self._loss_of(args)
         self.statistics = TrainingStatistics()
         self.divergence = DivergenceWatch()
+        self.latest: dict[str, Tensor] = {}
+        """Loss and, of a contrastive one, the similarities of the last step on this rank, for those who watch."""
         self.eval_data_collator = eval_data_collator
         self.last_scores: SplitScores | None = None
         """What the last linear evaluation of these weights predicted, for the model card."""
@@ -115,6 +116,7 @@ class ContrastiveMultiLabelTrainer(FeatureTrainer, PushingTrainer):
         names = ("compute_metrics", "preprocess_logits_for_metrics")
         self._given_for_logits = {name: kwargs[name] for name in names if kwargs.get(name) is not None}
         kwargs["compute_metrics"] = self._metrics_of_loss(args)
+        self.processing_class = processing_class  # already needed where HF's makes the first model
         super().__init__(
             model=model,
             args=args,
@@ -127,6 +129,13 @@ class ContrastiveMultiLabelTrainer(FeatureTrainer, PushingTrainer):
         self.add_callback(self.divergence)
         if data_collator is None and isinstance(processing_class, PreTrainedTokenizerBase):
             self.data_collator = TextCollator(processing_class, self.model.config.num_labels)
+        self._align_tokens(self.model)
+
+    def _align_tokens(self, model: MLCLModel) -> None:
+        """What HF's trainer does with a warning, which is for models that generate."""
+        if isinstance(self.processing_class, PreTrainedTokenizerBase):
+            for token in ("pad_token_id", "bos_token_id", "eos_token_id"):
+                setattr(model.config, token, getattr(self.processing_class, token))
 
     def _loss_of(self, args: ContrastiveTrainingArguments) -> Any:
         if self._given_loss is not None:
@@ -198,7 +207,9 @@ class ContrastiveMultiLabelTrainer(FeatureTrainer, PushingTrainer):
         self.loss = self._loss_of(self.args)
         self.args.follow_loss(self.loss)
         self.compute_metrics = self._metrics_of_loss(self.args)
-        return self._fit_model_to_loss(super().call_model_init(trial), self.args)
+        model = self._fit_model_to_loss(super().call_model_init(trial), self.args)
+        self._align_tokens(model)
+        return model
 
     def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
         """HF's optimizer; with ``head_learning_rate``, groups of their own for what is not backbone."""
@@ -251,6 +262,7 @@ class ContrastiveMultiLabelTrainer(FeatureTrainer, PushingTrainer):
         result = global_loss(self.loss, outputs, labels, real_rows)
         if model.training:
             self.statistics.add(result)
+            self.latest = result.summary()
             self.divergence.add(result.value, self.state.global_step + 1, self.optimizer)
         return (result.value, outputs) if return_outputs else result.value
 

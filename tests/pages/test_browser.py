@@ -139,7 +139,9 @@ def lonely_row():
 @pytest.mark.parametrize("size", SIZES)
 def test_the_map_answers_to_hover_and_to_a_click(visit, explain_page, size):
     page, row, one = visit(explain_page, size), lonely_row(), explained()
-    page.mouse.move(*place_on_map(page, row))
+    x, y = place_on_map(page, row)
+    page.mouse.move(x - 30, y)
+    page.mouse.move(x, y)
     tooltip = page.locator("#vg-tooltip-element.visible")
     tooltip.wait_for()
     assert one.test.inputs[row] in tooltip.inner_text()

@@ -196,6 +196,9 @@ def _run(
         settings=settings,
         versions=library_versions(),
         verdict=told,
+        history=[
+            {key: entry[key] for key in ("step", "loss")} for entry in trainer.state.log_history if "loss" in entry
+        ],
     )
     with display.stage("Saving"):
         if first:

@@ -176,8 +176,8 @@ class Stages:
         better = torch.tensor([self.best is None or known or stage.score > self.best.score], device=trainer.args.device)
         if bool(trainer.accelerator.gather(better.long())[0]):
             weights = self._model_state()
-            self.best, self._weights = stage, weights  # together: an interruption must not come in between
-            self.features = features if stage.rows == len(self.train) else {}
+            whole = features if stage.rows == len(self.train) else {}
+            self.best, self._weights, self.features = stage, weights, whole  # no interruption may come in between
             self.on_better(stage)
         return stage, features
 

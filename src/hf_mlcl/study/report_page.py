@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from hf_mlcl.experiments.results import METRICS_FILE
 from hf_mlcl.metrics import frequency_groups
 from hf_mlcl.pages import charts
 from hf_mlcl.pages.html import render
@@ -25,7 +25,6 @@ logger = logging.getLogger(__name__)
 
 OF_A_RUN = {f"{ARGUMENT}{name}" for name in ("corpus", "loss", "seed", "output_dir", "resume_from_checkpoint")}
 """Settings that have a column of their own, or say nothing of what was run."""
-LOGGED = re.compile(r"(?<!\S)step (\d+)\b.*?(?<!\S)loss (\d[\d.e+-]*)")
 POINTS = 60
 """Of a learning curve, at most."""
 
@@ -43,8 +42,8 @@ def report_page(
     """
     done = finished(table)
     chosen = select(done, study.report.select_by) if len(done) else done
-    per_label = _per_label(study, chosen)
-    curves, times = _curves(study, chosen), _times(done)
+    kept = [{**run, **_kept(study, run)} for run in chosen.to_dict("records")]
+    per_label, curves, times = _per_label(kept), _curves(kept), _times(done)
     losses = [loss for loss in study.names("loss") if loss in set(chosen.get("loss", ()))]
     specs: dict[str, Any] = {}
     if per_label and len(losses) > 1:
@@ -78,25 +77,33 @@ def _places(records: Sequence[dict[str, Any]]) -> list[str]:
     return list(dict.fromkeys(record["place"] for record in records))
 
 
-def _per_label(study: Study, chosen: pd.DataFrame) -> list[dict[str, Any]]:
-    """F1 of every label by loss, means over seeds, where runs have kept them."""
+def _kept(study: Study, run: Any) -> dict[str, Any]:
+    """What a run has written beside its scores; nothing where it has kept nothing, or where that is damaged."""
+    path = study.output_dir / "runs" / run["id"] / "work" / METRICS_FILE
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        labels = [(str(one["label"]), int(one["train_rows"]), float(one["f1"])) for one in content["per_label"]]
+        history = {int(one["step"]): float(one["loss"]) for one in content.get("history", ())}
+    except FileNotFoundError:
+        return {"labels": [], "history": {}}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        logger.warning("%s is damaged and not used: %s", path, error)
+        return {"labels": [], "history": {}}
+    return {"labels": labels, "history": history}
+
+
+def _per_label(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """F1 of every label by loss, means over seeds."""
     found: dict[tuple[str, str], dict[str, Any]] = {}
     scores: dict[tuple[str, str, str], list[float]] = {}
-    for run in chosen.to_dict("records"):
-        try:
-            path = study.output_dir / "runs" / run["id"] / "work" / "metrics.json"
-            labels = json.loads(path.read_text(encoding="utf-8"))["per_label"]
-            for each in labels:
-                key = (_place(run), str(each["label"]))
-                found.setdefault(key, {"place": key[0], "label": key[1], "rows": int(each["train_rows"])})
-                scores.setdefault((*key, run["loss"]), []).append(float(each["f1"]))
-        except FileNotFoundError:
-            continue
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            logger.warning("%s is damaged and not used: %s", path, error)
+    for run in runs:
+        for label, rows, score in run["labels"]:
+            key = (_place(run), label)
+            found.setdefault(key, {"place": key[0], "label": label, "rows": rows, "scores": {}})
+            scores.setdefault((*key, run["loss"]), []).append(score)
     for (place, label, loss), values in scores.items():
-        found[place, label].setdefault("scores", {})[loss] = round(float(np.mean(values)), 4)
-    return [one for one in found.values() if "scores" in one]
+        found[place, label]["scores"][loss] = round(float(np.mean(values)), 4)
+    return list(found.values())
 
 
 def _frequency_table(study: Study, per_label: list[dict[str, Any]], losses: Sequence[str]) -> ReportTable | None:
@@ -129,15 +136,11 @@ def _frequency_table(study: Study, per_label: list[dict[str, Any]], losses: Sequ
     return ReportTable("Macro-F1 (%) of frequent and rare labels", columns, rows, notes)
 
 
-def _curves(study: Study, chosen: pd.DataFrame) -> list[dict[str, Any]]:
-    """The training loss as the logs of the runs have it."""
+def _curves(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The training loss as it was logged."""
     found = []
-    for run in chosen.to_dict("records"):
-        try:
-            text = (study.output_dir / "runs" / run["id"] / "log.txt").read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            continue
-        points = {int(step): float(value) for step, value in LOGGED.findall(text)}  # of a step done twice the last
+    for run in runs:
+        points = {step: value for step, value in run["history"].items() if np.isfinite(value)}
         every = -(-len(points) // POINTS) or 1
         about = {"place": _place(run), "loss": run["loss"], "seed": str(run["seed"]), "run": run["id"]}
         found += [{**about, "step": step, "value": points[step]} for step in sorted(points)[::every]]

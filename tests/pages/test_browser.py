@@ -118,10 +118,11 @@ def place_on_map(page, row):
     """Where a row is, in pixels of the window."""
     return page.evaluate(
         """(id) => {
-          const row = rows.find((one) => one.id === id), view = views.map, [left, top] = view.origin();
+          const row = rows.find((one) => one.id === id), view = views.map, [left, top] = view.origin(), pad = view.padding();
           document.querySelector("[data-chart=map]").scrollIntoView({block: "center"});
           const box = document.querySelector("[data-chart=map] canvas").getBoundingClientRect();
-          return [box.left + left + view.scale("x")(row.x), box.top + top + view.scale("y")(row.y)];
+          const x = box.left + pad.left + left + view.scale("x")(row.x);
+          return [x, box.top + pad.top + top + view.scale("y")(row.y)];
         }""",
         row,
     )

@@ -78,10 +78,10 @@ def draw_space(table: pd.DataFrame, select_by: str = SELECT_BY) -> Figure | None
     figure, panels = _panels(means, ["corpus"])
     styles = loss_styles(means["loss"])
     for axes, rows in panels:
-        for point in rows.to_dict("records"):
+        for number, point in enumerate(rows.sort_values("uniformity").to_dict("records")):
             style, at = styles[point["loss"]], (point["uniformity"], point["alignment"])
             axes.scatter(*at, s=60, color=style.colour, marker=style.marker, label=point["loss"])
-            axes.annotate(point["loss"], at, (6, 4), textcoords="offset points", fontsize=8)
+            axes.annotate(point["loss"], at, (6, -11 if number % 2 else 4), textcoords="offset points", fontsize=8)
         axes.margins(0.15)
         axes.set(xlabel="uniformity (lower is better)", ylabel="alignment (lower is better)")
     ranks = means.groupby("loss")[["alignment", "uniformity"]].mean().idxmin()

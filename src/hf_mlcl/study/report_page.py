@@ -128,7 +128,7 @@ def _frequency_table(study: Study, per_label: list[dict[str, Any]], losses: Sequ
     rows = []
     for i, loss in enumerate(losses):
         cells = [
-            None if (value := column[i]) is None else Cell(text(value), bold=value == top)
+            None if (value := column[i]) is None else Cell(text(value), bold=value == top > 0)
             for column, top in zip(values, best, strict=True)
         ]
         rows.append(Row(GROUPS[0], loss, cells))

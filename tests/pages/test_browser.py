@@ -118,7 +118,8 @@ def place_on_map(page, row):
     """Where a row is, in pixels of the window."""
     return page.evaluate(
         """(id) => {
-          const row = rows.find((one) => one.id === id), view = views.map, [left, top] = view.origin(), pad = view.padding();
+          const row = rows.find((one) => one.id === id), view = views.map;
+          const [left, top] = view.origin(), pad = view.padding();
           document.querySelector("[data-chart=map]").scrollIntoView({block: "center"});
           const box = document.querySelector("[data-chart=map] canvas").getBoundingClientRect();
           const x = box.left + pad.left + left + view.scale("x")(row.x);

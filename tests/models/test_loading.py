@@ -272,9 +272,8 @@ def test_large_logits_give_probabilities_without_a_warning(tmp_path):
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"pooling": "last"}, "pooling must be one of first, mean, pooled, but is 'last'"),
-        ({"pooling": "auto"}, "pooling must be one of first, mean, pooled, but is 'auto'"),
-        ({"pooling": None}, "pooling must be one of first, mean, pooled, but is None"),
+        ({"pooling": "max"}, "pooling must be one of first, mean, last, pooled, but is 'max'"),
+        ({"pooling": None}, "pooling must be one of first, mean, last, pooled, but is None"),
         ({"projection_dim": -3}, "projection_dim must be a whole number of at least 1, but is -3"),
         ({"projection_dim": "abc"}, "projection_dim must be a whole number of at least 1, but is 'abc'"),
         ({"projection_dim": 2.5}, "projection_dim must be a whole number"),

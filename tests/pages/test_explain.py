@@ -121,3 +121,16 @@ def test_what_does_not_fit_together_is_refused():
         Split(rows.inputs, rows.labels, rows.features[:9])
     with pytest.raises(ValueError, match=r"must have the shape \(10, 4\)"):
         Explained("x", "text", NAMES, DecisionRule(), rows, np.zeros((9, 4), np.float32))
+
+
+def test_rows_of_a_model_that_reads_both_show_text_and_picture(tmp_path):
+    texts, pictures = split(30, 0), split(30, 0, pictures=True)
+    both = [{"text": text, "image": image} for text, image in zip(texts.inputs, pictures.inputs, strict=True)]
+    both[1] = {"text": "alone", "image": None}
+    rows = Split(both, texts.labels, texts.features)
+    scores = texts.labels.astype(np.float32)
+    one = Explained("both", "text+image", NAMES, DecisionRule(), rows, scores, train=rows)
+    shown = data_of(write_explain_page(tmp_path / "explain.html", one).read_text(encoding="utf-8"))["datasets"]["rows"]
+    assert (shown[1]["text"], "image" in shown[1]) == ("alone", False)
+    assert shown[2]["text"] == texts.inputs[2]
+    assert shown[2]["image"].startswith("data:image/jpeg")

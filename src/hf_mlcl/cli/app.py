@@ -97,6 +97,7 @@ app = typer.Typer(
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"], "token_normalize_func": _underscored},
     pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
     help="Multi-label contrastive learning: train, evaluate and predict from the command line.\n\n"
     "Try it:  hf-mlcl demo   (two minutes, no download)\n\n"
     "Your data:  hf-mlcl train reviews.csv   then   hf-mlcl predict 'a new text'\n\n"

@@ -97,7 +97,7 @@ def _inputs_and_truth(predictor: Any, chosen: list[Any], max_samples: int | None
 
     kept = [sample_rows(rows, max_samples) for rows in chosen]
     truth = np.concatenate([predictor.truth(rows) for rows in kept])
-    return [content for rows in kept for content in rows[predictor.modality]], truth
+    return [content for rows in kept for content in predictor.contents(rows)], truth
 
 
 def corpus_splits(corpus: str, data_dir: str | None, size: str | None, model: str) -> Any:

@@ -37,13 +37,15 @@ def export(
     """
     from pathlib import Path
 
+    from hf_mlcl.experiments.inputs import without_vain_attempts
     from hf_mlcl.hub import export_model
 
     quiet_libraries()
     folder = Path(output_dir or f"{Path(model).name or 'model'}-{to.value}")
     if output_dir is None and folder.exists():
         raise ValueError(f"{folder} is there already. Say where to write: --output_dir.")
-    export_model(model, folder, to.value, trust_remote_code=trust_remote_code)
+    with without_vain_attempts(model):
+        export_model(model, folder, to.value, trust_remote_code=trust_remote_code)
     if as_json:
         print_json({"folder": str(folder), "to": to.value, "files": sorted(path.name for path in folder.iterdir())})
     else:

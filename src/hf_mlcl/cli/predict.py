@@ -140,12 +140,12 @@ def chosen_model(model: str | None) -> str:
     return str(newest)
 
 
-def expand(given: str, modality: str, text_column: str | None = None) -> Iterable[str | Prediction]:
+def expand(given: str, modality: str, text_column: str | None = None) -> Iterable[Any]:
     """The texts or paths of images that an argument stands for; files are read while one goes through them.
 
     Args:
         given: A text, a file, a folder, or - for standard input.
-        modality: What the classifier takes: "text" or "image".
+        modality: What the classifier takes: "text", "image", or "text+image" for either or both.
         text_column: Of a table.
 
     Examples:
@@ -161,7 +161,7 @@ def expand(given: str, modality: str, text_column: str | None = None) -> Iterabl
     if given == "-":
         return _lines("standard input", sys.stdin.buffer)
     path = Path(given)
-    endings = IMAGE_ENDINGS if modality == "image" else (".txt",)
+    endings = {"text": (".txt",), "image": IMAGE_ENDINGS}.get(modality, (".txt", *IMAGE_ENDINGS))
     try:
         is_folder, is_file = path.is_dir(), path.is_file()
     except (OSError, ValueError):  # a text may be too long for a name, or hold what no name may
@@ -176,6 +176,8 @@ def expand(given: str, modality: str, text_column: str | None = None) -> Iterabl
             return _not_empty(f"row {{}} of {given}", content_of(path, modality, text_column))
         if modality == "image":
             return [given]
+        if modality == "text+image" and path.suffix.lower() in IMAGE_ENDINGS:
+            return [path]
         if path.suffix.lower() in IMAGE_ENDINGS:
             raise ValueError(f"This classifier takes texts; {given} is an image.")
         return _lines(str(path))

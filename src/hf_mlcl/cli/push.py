@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 def push(
     folder: Annotated[str, typer.Argument(help="A model's folder; of an experiment's folder, its classifier.")],
     repo_id: Annotated[str, typer.Argument(help="owner/name on the Hub; made if it is not there.")],
+    as_saved: Annotated[
+        bool, typer.Option("--as_saved", help="Send the files as they are, also where only hf-mlcl loads them.")
+    ] = False,
     public: Annotated[bool, typer.Option("--public", help="For everybody to see; private otherwise.")] = False,
     space: Annotated[
         bool, typer.Option("--space", help="Also make a Space, a page on which one can try the classifier.")
@@ -39,6 +43,7 @@ def push(
     from hf_mlcl.experiments.prediction import classifier_folder
     from hf_mlcl.hub.push import checked_files, push_folder
 
+    quiet_libraries()
     if (examples or no_examples) and not space:
         raise typer.BadParameter("--examples and --no_examples are for --space.")
     if examples and no_examples:
@@ -48,7 +53,8 @@ def push(
     check_push(repo_id)
     known = _examples(str(chosen), examples) if space and not no_examples else None
     say(f"Uploading {chosen} to {repo_id} ({'public' if public else 'private'})")
-    commit = push_folder(chosen, repo_id, private=not public)
+    # Of an exported model the features are not known, by which the Space finds the nearest examples.
+    commit = push_folder(chosen, repo_id, private=not public, as_saved=as_saved or known is not None)
     result = {"folder": str(chosen), "repo_id": commit.repo_url.repo_id, "commit": str(commit)}
     if space:
         result["space"] = _push_space(Path(chosen), commit.repo_url.repo_id, known, public)
@@ -93,9 +99,11 @@ def _push_space(classifier: Path, repo_id: str, examples: Examples | None, publi
         if examples is not None:
             file = (classifier.parent if of_training else Path(temporary)) / EXAMPLES_FILE
             examples.save(file)
-            HfApi().upload_file(
-                path_or_fileobj=file, path_in_repo=EXAMPLES_FILE, repo_id=repo_id, commit_message="Upload examples"
-            )
+            with warnings.catch_warnings():  # that data belong elsewhere: these are a part of the model
+                warnings.simplefilter("ignore", UserWarning)
+                HfApi().upload_file(
+                    path_or_fileobj=file, path_in_repo=EXAMPLES_FILE, repo_id=repo_id, commit_message="Upload examples"
+                )
     write_space(folder, repo_id)
     say(f"Uploading {folder} to the Space {repo_id}; to try it here: pip install gradio && python {folder / 'app.py'}")
     return str(push_space(folder, repo_id, private=not public).repo_url)

@@ -1,5 +1,9 @@
 from .card import CorpusCard as CorpusCard, corpus_card as corpus_card
-from .collators import ImageCollator as ImageCollator, TextCollator as TextCollator
+from .collators import (
+    ImageCollator as ImageCollator,
+    TextCollator as TextCollator,
+    TextImageCollator as TextImageCollator,
+)
 from .errors import (
     CorpusDownloadError as CorpusDownloadError,
     CorpusError as CorpusError,
@@ -20,7 +24,9 @@ from .splits import stratified_parts as stratified_parts
 from .text import (
     clean_text as clean_text,
     length_grouped_sampler as length_grouped_sampler,
+    load_tokenizer as load_tokenizer,
     tokenize as tokenize,
     with_cleaning as with_cleaning,
+    with_prompt as with_prompt,
     word_tokenizer as word_tokenizer,
 )

@@ -19,7 +19,7 @@ from hf_mlcl.data.facts import OPTIONS_OF_SIZE, CorpusFacts, all_facts
 from hf_mlcl.errors import unknown_name
 
 if TYPE_CHECKING:
-    from datasets import DatasetDict
+    from datasets import DatasetDict, IterableDatasetDict
 
     from hf_mlcl.data.builder import CorpusBuilder
 
@@ -43,8 +43,9 @@ def load_corpus(
     cache_dir: str | os.PathLike[str] | None = None,
     *,
     strict: bool = False,
+    streaming: bool = False,
     **options: Any,
-) -> DatasetDict:
+) -> DatasetDict | IterableDatasetDict:
     """Load a corpus of the study, or a built-in one, ready to train on.
 
     The first call reads the official files (downloads them, where that is allowed) and builds a cache; later calls
@@ -57,6 +58,9 @@ def load_corpus(
         cache_dir: Where to keep downloads and the built corpus; the cache of `datasets` by default.
         strict: Raise at the first unreadable image or unknown label. By default it is left out, and a `CorpusWarning`
             counts and names what was.
+        streaming: Read rows from the official files as they are needed, and build no cache: an `IterableDatasetDict`,
+            which the trainer takes with ``max_steps``. Files are downloaded as before, and opened anew in each epoch.
+            What is left out, `strict` aside, is not counted.
         **options: What the corpus leaves to choose: ``labelled_only`` (all), ``difficult`` and ``halves``
             (``voc2007``), ``draw_seed`` (images, small), ``split`` (``aapd``); `docs/corpora.md` explains them.
 
@@ -72,11 +76,15 @@ def load_corpus(
         (['train', 'validation', 'test'], ['text', 'labels'])
         >>> corpus["train"].features["labels"].feature.names[:3]
         ['boats', 'bread', 'trees']
+        >>> next(iter(load_corpus("toy_text", streaming=True)["train"])) == corpus["train"][0]
+        True
     """
     from datasets import config
 
     where = config.HF_DATASETS_CACHE if cache_dir is None else cache_dir
     make = partial(corpus_builder, name, size, data_dir, strict=strict, **options)
+    if streaming:
+        return make(cache_dir=cache_dir).as_streaming_dataset()
     try:
         with full_disk_named(where):
             corpus, problems = _built(make(cache_dir=cache_dir))

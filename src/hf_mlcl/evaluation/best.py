@@ -38,6 +38,8 @@ CHOOSING_LABELS = 100
 NEWTON_STEPS = 25
 TEMPLATES = ("{}", "This text is about {}.", "This text expresses {}.")
 """Sentences that a label's name is put into; the training rows choose."""
+IMAGE_TEMPLATES = ("{}", "a photo of {}.", "This is about {}.")
+"""The same for images, of models that read texts as well."""
 
 
 @dataclass(frozen=True)

@@ -12,14 +12,14 @@ import torch
 from torch import Tensor
 
 from hf_mlcl.evaluation import LinearEvaluationResult, space_quality
-from hf_mlcl.evaluation.best import TEMPLATES, name_priors
+from hf_mlcl.evaluation.best import IMAGE_TEMPLATES, TEMPLATES, name_priors
 from hf_mlcl.experiments.arguments import ExperimentArguments
 from hf_mlcl.experiments.inputs import Inputs, training_steps
 from hf_mlcl.experiments.output_folder import OutputFolder
 from hf_mlcl.experiments.parsing import linear_config
 from hf_mlcl.experiments.results import DECISIONS_FILE, METRICS_FILE, PAGE_FILE
-from hf_mlcl.experiments.stages import LOOK_ROWS, Stage, Stages, step_seconds
-from hf_mlcl.inference import Encoder
+from hf_mlcl.experiments.stages import BLENDS, LOOK_ROWS, Stage, Stages, step_seconds
+from hf_mlcl.models.modeling import TEXT_INPUTS
 from hf_mlcl.training import ContrastiveMultiLabelTrainer
 from hf_mlcl.training.divergence import TrainingDivergedError
 from hf_mlcl.training.evaluation import SplitFeatures, make_classifier, split_features
@@ -32,6 +32,8 @@ OPTIMIZER = 1.15
 """What a step takes beyond its passes: the update, the loader, a log."""
 SAVING = 10.0
 """Seconds left for writing the result."""
+NAMES_AT_A_TIME = 64
+"""Names of labels that are encoded together."""
 UNIFORMITY_ROWS = 10_000
 """Rows that uniformity is measured on: its cost grows with their square."""
 
@@ -55,7 +57,7 @@ class Anytime:
     ) -> None:
         if trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled:
             raise ValueError("protocol='best' needs the whole model in each process; use protocol='study' with FSDP.")
-        if inputs.modality != "text" and experiment.label_templates:
+        if inputs.name_tokenizer is None and experiment.label_templates:
             raise ValueError("label_templates are for texts: this encoder does not read label names. Leave them out.")
         self.trainer, self.inputs, self.experiment = trainer, inputs, experiment
         self.output, self.start, self.tell, self.resumed = output, start, tell, resumed
@@ -102,7 +104,6 @@ class Anytime:
         self.trainer.add_callback(self.stages.callback(steps))
         try:
             outcome = self.trainer.train(resume_from_checkpoint=checkpoint)
-            self.stages.blend()
         except TrainingDivergedError as error:
             self.tell(f"{error} The best before that is kept.")
             return {}
@@ -144,7 +145,7 @@ class Anytime:
         )
         look = self.seconds["look"]
         small_look = look * (min(rows, LOOK_ROWS) + validation) / (rows + validation)
-        looks = self.stages.looks(usual) * small_look + look  # the last two at all rows
+        looks = self.stages.looks(usual) * small_look + len(BLENDS) * look
         afterwards = looks + self.seconds["test"] + SAVING
         if minutes is None:
             estimate = (usual * pace + afterwards) / 60
@@ -163,12 +164,24 @@ class Anytime:
 
     def _priors(self) -> Mapping[str, Tensor]:
         """The encoded names of the labels, where the encoder reads texts."""
-        if self.inputs.modality != "text" or self.experiment.label_templates == []:
+        if self.inputs.name_tokenizer is None or self.experiment.label_templates == []:
             return {}
-        model = self.trainer.model
-        encoder = Encoder(model, self.inputs.processor)
-        names = model.config.label_names
-        return name_priors(names, encoder.features, self.experiment.label_templates or TEMPLATES)
+        usual = TEMPLATES if self.inputs.modality == "text" else IMAGE_TEMPLATES
+        names = self.trainer.model.config.label_names
+        return name_priors(names, self._encode_names, self.experiment.label_templates or usual)
+
+    @torch.no_grad()
+    def _encode_names(self, sentences: list[str]) -> Tensor:
+        model, found = self.trainer.model, []
+        was_training = model.training
+        model.eval()
+        for start in range(0, len(sentences), NAMES_AT_A_TIME):
+            batch = sentences[start : start + NAMES_AT_A_TIME]
+            tokens = self.inputs.name_tokenizer(batch, padding=True, truncation=True, return_tensors="pt")
+            moved = {name: tokens[name].to(model.device) for name in TEXT_INPUTS if name in tokens}
+            found.append(model.name_features(moved).float().cpu())
+        model.train(was_training)
+        return torch.cat(found)
 
     def _publish(self, stage: Stage) -> None:
         """Put the classifier of the moment into the output folder, so that an interruption leaves it usable."""

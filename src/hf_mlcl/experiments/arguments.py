@@ -54,8 +54,11 @@ class ExperimentArguments:
     backbone_weights: str | None = _field(None, "A safetensors file with the weights of a timm architecture.")
     pretrained: bool = _field(True, "Load the backbone's weights; without, it starts at random.")
     trust_remote_code: bool = _field(False, "Run Python files that come with the backbone; nobody is asked otherwise.")
-    pooling: Literal["auto", "first", "mean"] = _field(
-        "first", "How tokens become one vector; auto: as the model's own files say, and the mean where they do not."
+    pooling: Literal["auto", "first", "mean", "last", "pooled"] = _field(
+        "auto", "How tokens or patches become one vector; auto: as the model's own files say, or its architecture."
+    )
+    prompt: str | None = _field(
+        None, "What texts begin with, or the name of one of the model's prompts; as its own files say if not set."
     )
     projection_bias: bool = _field(False, "Biases in the projection, as in the authors' code; the paper prints none.")
     classifier_dropout: float = _field(0.0, "Of features before the classifier of losses on logits; the authors: 0.1.")
@@ -73,7 +76,9 @@ class ExperimentArguments:
     max_length: int = _field(220, "Tokens of a text to keep.")
     max_train_length: int | None = _field(None, "Tokens that training reads of a text, if fewer; evaluation reads all.")
     clean_text: bool = _field(False, "Let the tokenizer apply the study's cleaning (hf_mlcl.data.clean_text).")
-    image_size: int = _field(224, "Side of the square that images are resized to.")
+    image_size: int | None = _field(
+        None, "Side of the square that images are resized to; the model's own, or 224, if not set."
+    )
     augmentation: Literal["randaugment", "crop"] = _field(
         "randaugment", "Of training images: as the study; crop: a mirrored part, milder."
     )

@@ -16,7 +16,7 @@ from hf_mlcl.data.own import data_fingerprint
 from hf_mlcl.evaluation.feature_cache import FeatureCache, feature_key
 from hf_mlcl.experiments.inputs import Inputs, sample_rows
 from hf_mlcl.experiments.output_folder import OutputFolder
-from hf_mlcl.experiments.prediction import Predictor
+from hf_mlcl.experiments.prediction import Predictor, contents_of
 from hf_mlcl.experiments.results import METRICS_FILE, PAGE_FILE, ExperimentResult
 from hf_mlcl.experiments.verdict import side_by_side
 from hf_mlcl.metrics import DecisionRule
@@ -49,7 +49,7 @@ def explain_saved(
     truth, near = predictor.truth(test), None
     features, probabilities = _encoded(predictor, test, cache_dir)
     if train is not None:
-        near = Split(train[predictor.modality], predictor.truth(train), _encoded(predictor, train, cache_dir)[0])
+        near = Split(predictor.contents(train), predictor.truth(train), _encoded(predictor, train, cache_dir)[0])
     result = _result_of(predictor.model)
     counts = (truth if near is None else near.labels).sum(0).tolist()
     return Explained(
@@ -57,7 +57,7 @@ def explain_saved(
         modality=predictor.modality,  # type: ignore[arg-type]  # one of the two
         label_names=predictor.label_names,
         rule=predictor.rule,
-        test=Split(test[predictor.modality], truth, features),
+        test=Split(predictor.contents(test), truth, features),
         probabilities=probabilities,
         split=split,
         train=near,
@@ -127,22 +127,21 @@ def explain_result(
         evaluated: Its evaluation on test, with the classifier.
         rows: ``train`` and ``test`` as they were before tokenising.
         features: Of both, with labels, as `split_features` gives them.
-        modality: ``"text"`` or ``"image"``.
+        modality: ``"text"``, ``"image"`` or ``"text+image"``.
     """
     config = evaluated.classifier.config
     rule = DecisionRule.of(config)
     train_features, train_labels = features["train"]
     test_features, test_labels = features["test"]
-    column = "image" if modality == "image" else "text"
     probabilities = rule.scaled(evaluated.test_probabilities).astype(np.float32)
-    near = Split(rows["train"][column], train_labels > 0, np.asarray(train_features[0]))
+    near = Split(contents_of(rows["train"], modality), train_labels > 0, np.asarray(train_features[0]))
     truth = test_labels > 0
     return Explained(
         title=f"{result.folder.resolve().name}: {result.settings['loss']} on {_data_name(result)}",
         modality=modality,  # type: ignore[arg-type]
         label_names=config.label_names,
         rule=rule,
-        test=Split(rows["test"][column], truth, np.asarray(test_features)),
+        test=Split(contents_of(rows["test"], modality), truth, np.asarray(test_features)),
         probabilities=probabilities,
         train=near,
         facts=_facts(rule, len(config.label_names), len(truth), near, result),
@@ -156,7 +155,7 @@ def _encoded(
     """Features and probabilities of rows, from a folder where it has them."""
 
     def compute() -> dict[str, torch.Tensor]:
-        found = predictor.features_and_probabilities(rows[predictor.modality])
+        found = predictor.features_and_probabilities(predictor.contents(rows))
         return {name: torch.from_numpy(each) for name, each in zip(("features", "probabilities"), found, strict=True)}
 
     if cache_dir is None:

@@ -13,10 +13,12 @@ import numpy.typing as npt
 import torch
 import transformers
 from safetensors import SafetensorError
+from transformers import BatchFeature
 from transformers.image_utils import load_image
 
 from hf_mlcl.data import download, encode_labels
 from hf_mlcl.experiments.results import METRICS_FILE, ExperimentResult
+from hf_mlcl.inference.encoding import reads_both, text_image_batch
 from hf_mlcl.metrics import DecisionRule
 from hf_mlcl.models import MLCLConfig
 from hf_mlcl.models.loading import check_finite, check_weights, load, problem, trust_backbone, unreadable_weights
@@ -53,7 +55,7 @@ class Predictor:
     Attributes:
         label_names: The labels, in the order of their ids.
         rule: What it decides by, as saved with the classifier: `rule.decide(probabilities)`.
-        modality: ``"text"`` or ``"image"``.
+        modality: ``"text"``, ``"image"``, or ``"text+image"`` for rows with either or both, as `Encoder` takes them.
     """
 
     def __init__(
@@ -87,6 +89,8 @@ class Predictor:
         if images:
             kind, processor = transformers.AutoModelForImageClassification, transformers.AutoImageProcessor
         self.modality = "image" if images else "text"
+        if isinstance(config, MLCLConfig) and reads_both(config):
+            self.modality, processor = "text+image", transformers.AutoProcessor
         self.label_names: list[str] = [str(config.id2label[number]) for number in range(config.num_labels)]
         self.rule = DecisionRule.of(config)
         try:
@@ -96,7 +100,7 @@ class Predictor:
         check_weights(self.model, weights, foreign=not isinstance(config, MLCLConfig))
         check_finite(self.model, found)
         self._processor = load(processor, self.model, trust_remote_code=trust)
-        if not images and self._processor.pad_token is None:
+        if self.modality == "text" and self._processor.pad_token is None:
             self.batch_size = 1  # nothing to fill shorter texts with
         best = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else "cpu"
         self._classifier: Any = found.to(best if device is None else device).eval()
@@ -121,10 +125,12 @@ class Predictor:
             result[number] = found.probabilities
         return result
 
+    def contents(self, rows: Any) -> Sequence[Any]:
+        """What it reads of a `datasets.Dataset`, decoded when it is asked for; a ValueError if it has nothing of it."""
+        return contents_of(rows, self.modality)
+
     def truth(self, rows: Any) -> npt.NDArray[np.bool_]:
         """The labels of a `datasets.Dataset`, multi-hot, as this classifier knows them; a ValueError if it does not."""
-        if self.modality not in rows.column_names:
-            raise ValueError(f"The classifier takes {self.modality}s, but the data have {rows.column_names[0]}s.")
         names = rows.features["labels"].feature.names
         named = [[names[number] for number in labels] for labels in rows["labels"]]
         unknown = sorted({name for row in named for name in row} - set(self.label_names))
@@ -189,7 +195,9 @@ class Predictor:
         ]
 
     def _inputs(self, rows: list[Any]) -> Any:
-        if self.modality == "image":
+        if self.modality == "text+image":
+            inputs: Any = BatchFeature(text_image_batch(self._processor, rows))
+        elif self.modality == "image":
             inputs = self._processor(images=[load_image(row) for row in rows], return_tensors="pt")
             inputs = inputs.to(self._classifier.dtype)
         else:
@@ -200,6 +208,15 @@ class Predictor:
         with torch.inference_mode():
             logits = self._classifier(**self._inputs(rows)).logits
         return np.asarray(probabilities_of(logits, self._classifier.config).cpu().numpy())
+
+
+def contents_of(rows: Any, modality: str) -> Sequence[Any]:
+    """Texts or images of a `datasets.Dataset`; for a model that reads both, rows with one or both of them."""
+    columns = [name for name in modality.split("+") if name in rows.column_names]
+    if not columns:
+        raise ValueError(f"The classifier takes {modality}s, but the data have {rows.column_names[0]}s.")
+    found: Sequence[Any] = rows.select_columns(columns) if modality == "text+image" else rows[columns[0]]
+    return found
 
 
 def classifier_folder(model: str | os.PathLike[str]) -> Path | str:

@@ -13,13 +13,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import AutoTokenizer
 
+from hf_mlcl.data import load_tokenizer
 from hf_mlcl.data.own import OwnData
 from hf_mlcl.experiments.arguments import SMALL_BACKBONE
 from hf_mlcl.experiments.inputs import without_vain_attempts
 from hf_mlcl.losses import hyperparameters, on_logits_only
-from hf_mlcl.models.loading import load
 
 Settings = Mapping[str, Any]
 
@@ -94,7 +93,7 @@ def _with_hyperparameters(loss: str, settings: dict[str, Any]) -> dict[str, Any]
     return {**settings, "loss_kwargs": taken} if taken else settings
 
 
-STEPS = {"text": 80, "image": 160}
+STEPS = {"text": 80, "image": 160, "text+image": 80}
 """Steps of fine-tuning to aim at: a good encoder needs few."""
 STEPS_FROM_NOTHING = 1500
 """Steps that an encoder takes that has learned nothing yet."""
@@ -111,6 +110,8 @@ BACKBONES = {
     ("text", "gpu"): ("sentence-transformers/all-mpnet-base-v2", 438),
     ("image", "cpu"): ("timm/mobilenetv2_100.ra_in1k", 14),
     ("image", "gpu"): ("timm/resnet50.a1_in1k", 103),
+    ("text+image", "cpu"): ("openai/clip-vit-base-patch32", 605),
+    ("text+image", "gpu"): ("openai/clip-vit-base-patch16", 599),
 }
 """What fine-tunes in minutes on each kind of machine, and the megabytes of its download."""
 
@@ -152,7 +153,7 @@ def own_recipe(data: OwnData, corpus: str, backbone: str | None = None) -> Recip
     if data.modality == "text":
         settings["max_length"] = _tokens(data, settings["backbone"])
     if backbone == SMALL_BACKBONE:
-        settings |= {"learning_rate": 1e-3, "image_size": 64} if data.modality == "image" else {"learning_rate": 1e-3}
+        settings |= {"learning_rate": 1e-3, "image_size": 64} if data.modality != "text" else {"learning_rate": 1e-3}
         batch = int(np.clip(2 ** round(math.log2(max(rows / 20, 1))), 16, 256))
         contrastive, logit = (
             {"global_batch_size": size, "num_train_epochs": _epochs(rows, size, STEPS_FROM_NOTHING, 3, 40)}
@@ -169,12 +170,13 @@ def own_recipe(data: OwnData, corpus: str, backbone: str | None = None) -> Recip
         "num_train_epochs": _epochs(rows, batch, STEPS[data.modality], 1 if rows > 20_000 else 2, 16),
         "prototype_init": "names",
     }
-    if data.modality == "image":
+    if data.modality != "text":
         settings |= {"augmentation": "crop", "freeze_batch_norm": True}
+        if data.modality == "text+image":
+            settings["learning_rate"] = 2e-5  # CLIP forgets at higher ones
     else:
         settings |= {"pooling": "auto", "train_sampling_strategy": "group_by_length", "freeze_embeddings": True}
         if not torch.accelerator.is_available():
-            settings["learning_rate"] = 2e-4  # of the small encoders that a CPU can train
             settings["max_train_length"] = TRAIN_TOKENS
     return Recipe(corpus, settings=settings)
 
@@ -189,5 +191,5 @@ def _tokens(data: OwnData, backbone: str) -> int:
     lengths = [math.ceil(1.25 * len(text.split())) for text in texts]  # 4 words make about 5 tokens
     if backbone != SMALL_BACKBONE:
         with suppress(Exception), without_vain_attempts(backbone):  # it is loaded for good later, and told then
-            lengths = [len(tokens) for tokens in load(AutoTokenizer, backbone)(texts)["input_ids"]]
+            lengths = [len(tokens) for tokens in load_tokenizer(backbone)(texts)["input_ids"]]
     return int(np.clip(16 * math.ceil(float(np.quantile(lengths, 0.95)) / 16), 32, 256))

@@ -126,6 +126,6 @@ def print_summary(result: ExperimentResult) -> None:
         cells = (f"  {'' if value is None else f'{value:.4f}':>{max(len(name), 8)}}" for name, value in scores.items())
         print(f"{title:<{width}}{''.join(cells)}".rstrip())
     if "test, tuned" in titles:
-        print("Labels are given from 0.5 on; tuned: from the thresholds that the classifier was saved with.")
+        print("Decided at 0.5; tuned: at the thresholds that are saved with the classifier.")
     times = ", ".join(f"{name} {value:.0f} s" for name, value in result.seconds.items())
     print(f"{times}\nEncoder, classifier and metrics.json are in {result.folder}")

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import json
 import logging
 import os
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,18 +20,31 @@ from transformers import set_seed
 
 from hf_mlcl import ContrastiveMultiLabelTrainer
 from hf_mlcl.data.labels import label_counts
-from hf_mlcl.data.own import data_fingerprint
+from hf_mlcl.data.own import data_fingerprint, read_own_data
+from hf_mlcl.data.own_files import Source, source_name
 from hf_mlcl.data.registry import list_corpora
 from hf_mlcl.evaluation import LinearEvaluationResult, space_quality
 from hf_mlcl.experiments.anytime import UNIFORMITY_ROWS, Anytime
 from hf_mlcl.experiments.arguments import ExperimentArguments
-from hf_mlcl.experiments.checkpoints import StatisticsInCheckpoints, delete_checkpoints, starting_checkpoint
-from hf_mlcl.experiments.display import Display, same_command
+from hf_mlcl.experiments.checkpoints import (
+    StatisticsInCheckpoints,
+    check_same_data,
+    delete_checkpoints,
+    is_same,
+    starting_checkpoint,
+)
+from hf_mlcl.experiments.display import Display
 from hf_mlcl.experiments.explaining import write_page_of_training
-from hf_mlcl.experiments.inputs import Inputs, load_data, prepare_inputs
+from hf_mlcl.experiments.inputs import OWN_DATA, Inputs, load_data, prepare_inputs
 from hf_mlcl.experiments.output_folder import OutputFolder
-from hf_mlcl.experiments.parsing import check_experiment, check_push, linear_config, parse_experiment
-from hf_mlcl.experiments.recipe import Recipe
+from hf_mlcl.experiments.parsing import (
+    build_experiment,
+    check_experiment,
+    check_push,
+    linear_config,
+    parse_experiment,
+)
+from hf_mlcl.experiments.recipe import Recipe, own_recipe
 from hf_mlcl.experiments.results import (
     DATA_FINGERPRINT,
     DATA_SOURCE,
@@ -45,7 +57,6 @@ from hf_mlcl.experiments.results import (
 )
 from hf_mlcl.experiments.verdict import verdict
 from hf_mlcl.experiments.watching import Watching
-from hf_mlcl.files import strict_json
 from hf_mlcl.hub import ModelReport, export_encoder, push_folder, write_model_card
 from hf_mlcl.hub.model_card import hub_id
 from hf_mlcl.metrics import DecisionRule, f1
@@ -119,6 +130,33 @@ def run_experiment(
     return result
 
 
+def train_classifier(
+    data: Source, output_dir: str | os.PathLike[str], *, quiet: bool = False, **settings: Any
+) -> ExperimentResult:
+    """A classifier for data of your own in one call: what ``hf-mlcl train`` does.
+
+    Args:
+        data: What `read_own_data` takes: a file, a folder, a dataset on the Hub or in memory, a pandas DataFrame.
+        output_dir: Folder of the result; `result.folder / "classifier"` opens in pipelines.
+        quiet: Whether nothing is printed.
+        **settings: Any field of `ExperimentArguments` or `ContrastiveTrainingArguments`, such as ``minutes=10``.
+
+    Examples:
+        >>> import pandas, tempfile
+        >>> rows = [(f"a {word} {number}", word) for word in ("cat", "dog", "cow") for number in range(40)]
+        >>> settings = {"backbone": "small", "max_steps": 2, "use_cpu": True, "export": False, "disable_tqdm": True}
+        >>> table = pandas.DataFrame(rows, columns=["text", "tags"])
+        >>> result = train_classifier(table, tempfile.mkdtemp(), quiet=True, **settings)
+        >>> sorted(path.name for path in (result.folder).glob("[!.]*"))
+        ['classifier', 'encoder', 'metrics.json', 'test_decisions.npz']
+    """
+    columns: dict[str, Any] = {name: settings.get(name) for name in OWN_DATA}
+    own = read_own_data(data, **columns)
+    recipe = own_recipe(own, source_name(data), settings.get("backbone"))
+    experiment, training = build_experiment(recipe, {**settings, "output_dir": os.fspath(output_dir)})
+    return run_experiment(experiment, training, own.splits, quiet=quiet)
+
+
 def run_recipe(recipe: Recipe, description: str | None = None) -> None:
     """What a recipe does as a program: settings from the command line, the experiment, its scores."""
     result = run_experiment(*parse_experiment(recipe, description=description))
@@ -152,13 +190,13 @@ def _run(
     settings = {**training.to_dict(), **dataclasses.asdict(experiment)}
     settings = {name: value for name, value in settings.items() if "token" not in name}
     before = output.interrupted()
-    checkpoint = starting_checkpoint(experiment, training, same_again=_same(before, settings))
+    checkpoint = starting_checkpoint(experiment, training, same_again=is_same(before, settings))
     set_seed(training.seed)
     with measured("data"):
         data = load_data(experiment, training) if data is None else data
         settings |= _known_data(experiment, data)
         if checkpoint is not None and not training.resume_from_checkpoint:
-            _check_same_data(before, settings)
+            check_same_data(before, settings)
         inputs = prepare_inputs(data, experiment, training)
     trainer = _trainer(inputs, training, checkpoint)
     watching = Watching(trainer, display)
@@ -168,25 +206,10 @@ def _run(
     anytime = None
     if experiment.protocol == "best":
         anytime = Anytime(trainer, inputs, experiment, output, start, display.tell, resumed=checkpoint is not None)
-        watching.looks = anytime.stages.history
-        with measured("frozen"):
-            anytime.begin()
-    with measured("train"), watching.stoppable():
-        if anytime is not None:
-            metrics = anytime.train(checkpoint)
-        else:
-            metrics = {"train_loss": float(trainer.train(resume_from_checkpoint=checkpoint).training_loss)}
-            if watching.stopped:  # half a training is not what the study evaluates
-                raise KeyboardInterrupt
-    with measured("evaluate"):
-        features: SplitFeatures = {}
-        if anytime is None:
-            evaluated = evaluate_study(trainer, inputs, experiment, features)
-        else:
-            evaluated = anytime.evaluate()
-            features = anytime.features
-        per_label = _per_label(evaluated, inputs)
-        told = {} if anytime is None else verdict(anytime.stages, anytime.frozen, evaluated, per_label)
+    features: SplitFeatures = {}
+    metrics, evaluated = _learn(trainer, inputs, experiment, anytime, checkpoint, watching, measured, features)
+    per_label = _per_label(evaluated, inputs)
+    told = {} if anytime is None else verdict(anytime.stages, anytime.frozen, evaluated, per_label)
     seconds["total"] = time.perf_counter() - start
     result = ExperimentResult(
         metrics={**evaluated.metrics, **metrics, **_prr(trainer)},
@@ -206,15 +229,45 @@ def _run(
         page = experiment.page and write_page_of_training(trainer, inputs, data, result, evaluated, features, output)
         _prepare_for_others(trainer, inputs, evaluated, experiment, output, page)
     if watching.stopped:
-        display.tell(
-            f"Stopped at step {trainer.state.global_step} of {trainer.state.max_steps}. To go on: {same_command()}"
-        )
+        watching.tell_how_to_go_on()
     elif first:
         output.finish()
         if anytime is not None:  # the best is saved: nobody goes on from what came after it
             delete_checkpoints(output.path)
             anytime.kept.unlink(missing_ok=True)
     return result
+
+
+def _learn(
+    trainer: ContrastiveMultiLabelTrainer,
+    inputs: Inputs,
+    experiment: ExperimentArguments,
+    anytime: Anytime | None,
+    checkpoint: str | None,
+    watching: Watching,
+    measured: Callable[[str], AbstractContextManager[None]],
+    features: SplitFeatures,
+) -> tuple[dict[str, float], LinearEvaluationResult]:
+    """Train and evaluate: in stages for users, else as the study does. `features` gets those of the result."""
+    if anytime is None:
+        with measured("train"), watching.stoppable():
+            metrics = {"train_loss": float(trainer.train(resume_from_checkpoint=checkpoint).training_loss)}
+            if watching.stopped:  # half a training is not what the study evaluates
+                watching.tell_how_to_go_on()
+                raise KeyboardInterrupt
+        with measured("evaluate"):
+            return metrics, evaluate_study(trainer, inputs, experiment, features)
+    watching.looks = anytime.stages.history
+    with measured("frozen"):
+        anytime.begin()
+    with measured("train"), watching.stoppable():
+        metrics = anytime.train(checkpoint)
+        if metrics and not watching.stopped:
+            anytime.stages.blend()
+    with measured("evaluate"):
+        evaluated = anytime.evaluate()
+        features |= anytime.features
+        return metrics, evaluated
 
 
 def _trainer(
@@ -307,21 +360,6 @@ def _known_data(experiment: ExperimentArguments, data: DatasetDict) -> dict[str,
         return {}
     source = str(Path(str(experiment.corpus)).resolve())
     return {DATA_FINGERPRINT: data_fingerprint(data), DATA_SOURCE: source}
-
-
-def _same(before: Mapping[str, Any] | None, settings: Mapping[str, Any]) -> bool:
-    """Whether a training that was interrupted is the one that is wanted now."""
-    now = json.loads(strict_json(settings))
-    passing = {"disable_tqdm", "overwrite", "resume_from_checkpoint", "local_rank", DATA_FINGERPRINT, DATA_SOURCE}
-    return before is not None and {**before, **dict.fromkeys(passing)} == {**now, **dict.fromkeys(passing)}
-
-
-def _check_same_data(before: Mapping[str, Any] | None, settings: Mapping[str, Any]) -> None:
-    if (before or {}).get(DATA_FINGERPRINT) != settings.get(DATA_FINGERPRINT):
-        raise ValueError(
-            "The data have changed since the training in output_dir was interrupted. Start again (--overwrite), or go "
-            "on with other data than those that it began with (--resume_from_checkpoint last)."
-        )
 
 
 def _save(

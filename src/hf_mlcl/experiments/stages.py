@@ -42,8 +42,8 @@ LOOK_TIME = 0.25
 """Share of a training's time that looks may take, if there are more than the fewest."""
 PASSES = 3
 """Time of a training step in forward passes."""
-BLEND = 0.75
-"""How far from the frozen weights to the trained ones the point is that is looked at in the end."""
+BLENDS = (0.75, 0.5)
+"""How far from the frozen weights to the trained ones the points are that are looked at in the end."""
 LOOK_ROWS = 3000
 """Training rows that a look fits its heads to; the last one takes all."""
 PATIENCE = 2
@@ -143,17 +143,27 @@ class Stages:
         return self._look(self.train if rows is None else evenly(self.train, rows), self.priors())[0]
 
     def blend(self) -> None:
-        """Look at a point between the frozen backbone and the best trained one, if that is better than frozen."""
-        if self.best is None or self.best.step == 0 or self.best.share < 1:
+        """Go back from the trained backbone towards the frozen one, as long as that makes it better.
+
+        From the best trained one; from that of the moment, where none was better than the frozen one.
+        """
+        if self.best is None or self.best.share < 1 or len(self.history) < 2:
             return
-        between = {
-            name: torch.lerp(self._frozen[name], weight, BLEND)
-            if name.startswith("backbone.") and weight.is_floating_point()
-            else weight
-            for name, weight in self._weights.items()
-        }
-        self.trainer.model.load_state_dict(between)
-        self._look(self.train, self.priors(), step=self.best.step, share=BLEND)
+        trained, (step, before) = self._model_state(), self.history[-1]
+        if self.best.step > 0:
+            trained, step, before = self._weights, self.best.step, self.best.score
+        for share in BLENDS:
+            between = {
+                name: torch.lerp(self._frozen[name], weight, share)
+                if name.startswith("backbone.") and weight.is_floating_point()
+                else weight
+                for name, weight in trained.items()
+            }
+            self.trainer.model.load_state_dict(between)
+            stage, _ = self._look(self.train, self.priors(), step=step, share=share)
+            if stage.score < before:
+                return
+            before = stage.score
 
     def _look(
         self,

@@ -14,7 +14,7 @@ import torch
 from transformers import PrinterCallback, TrainerCallback
 from transformers.utils.logging import disable_progress_bar
 
-from hf_mlcl.experiments.display import Display
+from hf_mlcl.experiments.display import Display, same_command
 from hf_mlcl.training import ContrastiveMultiLabelTrainer
 
 SECONDS = 1.0
@@ -62,6 +62,11 @@ class Watching(TrainerCallback):  # type: ignore[misc]
             yield
         finally:
             signal.signal(signal.SIGINT, before)
+
+    def tell_how_to_go_on(self) -> None:
+        """Say where Ctrl-C has ended the training, and the command that goes on from there."""
+        state = self.trainer.state
+        self.display.tell(f"Stopped at step {state.global_step} of {state.max_steps}. To go on: {same_command()}")
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """The training has so many steps."""

@@ -21,6 +21,11 @@ def ready_for_export(model: Any) -> Iterator[None]:
     if not isinstance(model, OURS):
         names = ", ".join(kind.__name__ for kind in OURS)
         raise ValueError(f"The model to export must be one of {names}; got {type(model).__name__}.")
+    if model.config.modalities is not None:
+        raise ValueError(
+            f"{type(model.backbone).__name__} with texts, images or both has no counterpart in another library: load "
+            f"it with hf_mlcl. export_encoder writes its backbone, which AutoModel loads."
+        )
     if model.dtype != torch.float32:
         raise ValueError(f"model must be in float32 to be exported, but is in {model.dtype}: call model.float() first.")
     was_training, device = model.training, model.device

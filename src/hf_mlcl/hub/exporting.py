@@ -34,8 +34,8 @@ from hf_mlcl.hub.native import (
 )
 from hf_mlcl.inference.encoding import token_limit
 from hf_mlcl.models import FeatureBackbone, MLCLForImageClassification, MLCLForSequenceClassification, MLCLModel
-from hf_mlcl.models.backbones import feature_size
 from hf_mlcl.models.exported import PROTOTYPES_FILE, save_prototypes
+from hf_mlcl.models.families import feature_size
 from hf_mlcl.models.loading import load
 
 CODE = Path(modeling_mlcl.__file__)
@@ -86,7 +86,9 @@ def export_encoder(
             _save_timm(model.backbone.timm_model, model.backbone.config, stage, processor)
         else:
             model.backbone.save_pretrained(stage)
-            if processor is not None:
+            if processor is not None and model.config.modalities is not None:  # a tokenizer and an image processor
+                processor.save_pretrained(stage)
+            elif processor is not None:
                 save_processor(processor, model, stage, max_length)
                 if model.main_input_name == "input_ids":
                     save_sentence_transformer(model, stage)
@@ -247,6 +249,11 @@ def save_processor(processor: Any, model: Any, folder: Path, max_length: int | N
         processor.save_pretrained(folder)
     finally:
         processor.model_max_length = before
+    path = folder / "tokenizer_config.json"
+    settings = json.loads(path.read_text(encoding="utf-8"))
+    if settings.get("tokenizer_class") == "TokenizersBackend":  # transformers 5 knows both names, 4 this one only
+        settings["tokenizer_class"] = "PreTrainedTokenizerFast"
+        path.write_text(json.dumps(settings, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def save_sentence_transformer(model: MLCLModel, folder: Path) -> None:

@@ -284,7 +284,8 @@ def _look_into(root: Path, report: ModelReport) -> dict[str, Any]:
     files, graph = {item.name for item in root.iterdir()}, _graph(root)
     is_timm = "architecture" in config  # timm's own layout
     architecture = (config.get("architectures") or [""])[0]
-    classifies = bool(config.get("num_classes")) if is_timm else architecture.endswith("Classification")
+    is_native = architecture.endswith("Classification") or (not architecture and "problem_type" in config)
+    classifies = bool(config.get("num_classes")) if is_timm else is_native
     kind, library = "classifier" if classifies else "encoder", "timm" if is_timm else "transformers"
     what = "image" if image else "text" if classifies else ""
     task: str | None = f"{what}-{'classification' if classifies else 'feature-extraction'}".strip("-")

@@ -73,7 +73,7 @@ class _Classifier(PreTrainedModel):
         super().__init__(config)
         kind = MODEL_MAPPING[type(config.backbone_config)]
         takes_pooler = "add_pooling_layer" in inspect.signature(kind.__init__).parameters
-        without = {"add_pooling_layer": False} if takes_pooler else {}
+        without = {"add_pooling_layer": False} if takes_pooler and config.pooling != "pooled" else {}
         self.backbone = AutoModel.from_config(config.backbone_config, trust_remote_code=False, **without)
         self.heads = LinearHeads(config.num_heads, config.num_labels, config.feature_size)
         self.post_init()

@@ -91,7 +91,7 @@ def _timm_classifier(classifier: Any, weight: Tensor, bias: Tensor) -> Any:
 
 def _transformers_classifier(classifier: Any, weight: Tensor, bias: Tensor) -> Any:
     config, ours = copy.deepcopy(classifier.config.backbone_config), classifier.config
-    config.id2label, config.label2id = dict(ours.id2label), dict(ours.label2id)
+    config.id2label, config.label2id = dict(ours.id2label), {name: i for i, name in ours.id2label.items()}
     for name, value in decision_settings(ours).items():
         setattr(config, name, value)
     if config.model_type == "eurobert":

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from hf_mlcl.files import staged
 from hf_mlcl.hub.examples import example_inputs, ready_for_export
 from hf_mlcl.models import MLCLForImageClassification, MLCLForSequenceClassification, MLCLModel
-from hf_mlcl.models.backbones import represent
+from hf_mlcl.models.families import decoder_inputs, represent
 
 TOLERANCE = 1e-4
 """Largest difference to torch, in units of an output's largest value where that is above 1."""
@@ -39,7 +39,7 @@ class _Graph(nn.Module):
 
     def forward(self, *values: Tensor) -> tuple[Tensor, ...]:
         model, given = self.model, dict(zip(self.inputs, values, strict=True))
-        states = model.backbone(**given)
+        states = model.backbone(**decoder_inputs(model.config.backbone_config, given))
         features = represent(states, given.get("attention_mask"), model.config.pooling)
         found = [features, model.projection(features)] if self.is_encoder else [features]
         if self.has_states:

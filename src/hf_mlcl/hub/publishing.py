@@ -11,14 +11,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from transformers import AutoImageProcessor, AutoTokenizer, PreTrainedConfig, TimmWrapperConfig
+from transformers import AutoImageProcessor, AutoProcessor, AutoTokenizer, PreTrainedConfig, TimmWrapperConfig
 from transformers.utils import cached_file
 
 from hf_mlcl.errors import unknown_name
 from hf_mlcl.files import staged
 from hf_mlcl.hub.exporting import CODE, export_classifier, export_encoder, save_processor, save_sentence_transformer
 from hf_mlcl.hub.model_card import ModelReport, adapt_model_card, report_of_model, write_model_card
-from hf_mlcl.hub.native import decision_settings
+from hf_mlcl.hub.native import NoCounterpartError, decision_settings, native_classifier
 from hf_mlcl.hub.onnx import export_onnx
 from hf_mlcl.models import MLCLForImageClassification, MLCLForSequenceClassification, MLCLModel
 from hf_mlcl.models.loading import check_finite, load, problem
@@ -54,16 +54,18 @@ def export_model(
         ['README.md', 'config.json', 'model.safetensors', 'prototypes.safetensors']
     """
     if to not in get_args(Target):
-        raise ValueError(unknown_name("to", to, get_args(Target)))
+        raise ValueError(unknown_name("library to export to,", to, get_args(Target)))
     source = model_within(model, "encoder" if to == "sentence-transformers" else "classifier")
     found, processor = _load(source, trust_remote_code)
     _check_possible(found, to, processor, source)
     with staged(folder) as stage:
         if to == "onnx":
             _write_onnx(found, stage, processor)
+        elif to == "timm":
+            _write_timm(found, stage, processor)
         else:
-            _write_plain(found, stage, processor, custom_code=to != "timm")
-        _write_card(stage, source, found, title=Path(source).resolve().parent.name if source != model else "")
+            _write_plain(found, stage, processor)
+        _write_card(stage, source, found, title=Path(os.fspath(model)).resolve().name)
     return Path(folder)
 
 
@@ -77,15 +79,16 @@ def model_within(folder: str | os.PathLike[str], part: str) -> str:
 def published(folder: Path) -> Iterator[Path]:
     """A folder with the same model for people without this package; the folder itself where it is that already.
 
-    What no other library can load stays as it is: models of precomputed features, and backbones whose own code would
-    have to run here.
+    What no other library can load stays as it is: models of precomputed features, classifiers of texts and images
+    together, and backbones whose own code would have to run here.
     """
     path = folder / "config.json"
     settings: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     backbone = settings.get("backbone_config") or {}
     plain = folder.with_name("backbone")  # of a training: its encoder, for others
     is_plain = settings.get("model_type") != "mlcl" or CODE.stem in str(settings.get("auto_map"))
-    if is_plain or backbone.get("model_type") == "mlcl_features" or "auto_map" in backbone:
+    of_both = settings.get("modalities") and settings.get("architectures") != [MLCLModel.__name__]
+    if is_plain or of_both or backbone.get("model_type") == "mlcl_features" or "auto_map" in backbone:
         yield folder
     elif folder.name == "encoder" and (plain / "config.json").is_file():
         yield plain
@@ -102,6 +105,8 @@ def _load(name: str, trust_remote_code: bool) -> tuple[Any, Any]:
     """One of our models, and its tokenizer or image processor where there is one."""
     try:
         described = PreTrainedConfig.get_config_dict(name)[0]
+        if not described:
+            raise ValueError("there is no config.json in it")
     except (OSError, ValueError) as error:
         raise ValueError(
             f"{name} cannot be exported: {problem(error)}. Give the output folder of a training, its encoder/ or "
@@ -118,6 +123,8 @@ def _load(name: str, trust_remote_code: bool) -> tuple[Any, Any]:
     model = kind.from_pretrained(name, trust_remote_code=trust_remote_code).eval()
     check_finite(name, model)
     images = model.main_input_name == "pixel_values"
+    if model.config.modalities is not None and _file(name, "processor_config.json") is not None:  # of both
+        return model, load(AutoProcessor, name, trust_remote_code=trust_remote_code)
     file, auto = (
         ("preprocessor_config.json", AutoImageProcessor) if images else ("tokenizer_config.json", AutoTokenizer)
     )
@@ -133,6 +140,8 @@ def _file(name: str, file: str) -> str | None:
 def _check_possible(model: Any, to: Target, processor: Any, source: str) -> None:
     is_encoder, is_text = isinstance(model, MLCLModel), model.main_input_name == "input_ids"
     is_timm = isinstance(model.config.backbone_config, TimmWrapperConfig)
+    if to == "sentence-transformers" and model.config.modalities is not None:
+        raise ValueError(f"{source} has a tower for texts and one for images. Use transformers.")
     if to == "sentence-transformers" and not (is_encoder and is_text):
         what = (
             "a classifier" if is_text else "a model of images" if not is_encoder or is_timm else "no encoder of texts"
@@ -146,11 +155,20 @@ def _check_possible(model: Any, to: Target, processor: Any, source: str) -> None
         raise ValueError(f"The backbone of {source} is {name}, no model of timm. Use transformers or onnx.")
 
 
-def _write_plain(model: Any, folder: Path, processor: Any, custom_code: bool = True) -> None:
+def _write_plain(model: Any, folder: Path, processor: Any) -> None:
+    (export_encoder if isinstance(model, MLCLModel) else export_classifier)(model, folder, processor)
+
+
+def _write_timm(model: Any, folder: Path, processor: Any) -> None:
+    """Like the plain form, which is timm's for its architectures; but without code, which timm does not run."""
     if isinstance(model, MLCLModel):
         export_encoder(model, folder, processor)
-    else:
-        export_classifier(model, folder, processor, custom_code=custom_code)
+        return
+    try:
+        native_classifier(model)
+    except NoCounterpartError as error:
+        raise ValueError(f"{error} Or export it to transformers or onnx, or its encoder to timm.") from error
+    export_classifier(model, folder, processor, custom_code=False)
 
 
 def _write_onnx(model: Any, folder: Path, processor: Any) -> None:
@@ -166,6 +184,7 @@ def _write_onnx(model: Any, folder: Path, processor: Any) -> None:
     else:
         described = config.to_dict()
     if not isinstance(model, MLCLModel):
+        described.pop("architectures", None)  # that of the bare backbone
         described |= {"id2label": ours.id2label, "label2id": ours.label2id, **decision_settings(ours)}
         described |= (
             {"num_classes": ours.num_labels, "label_names": ours.label_names} if "architecture" in described else {}

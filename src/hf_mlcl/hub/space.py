@@ -39,7 +39,7 @@ def write_space(folder: str | os.PathLike[str], model: str, description: str = "
 
     validate_repo_id(model)  # it becomes part of a program
     title = model.split("/")[-1]
-    about = description or f"Labels of a text or an image, by [{model}](https://huggingface.co/{model})."
+    about = description or f"What [{model}](https://huggingface.co/{model}) says."
     program = APP.read_text(encoding="utf-8")
     for name, value in (("model", model), ("title", title), ("description", about)):
         program = program.replace(

@@ -15,8 +15,8 @@ from transformers.modeling_outputs import ImageClassifierOutput, SequenceClassif
 
 from hf_mlcl.losses import CrossEntropyLoss
 from hf_mlcl.metrics.decision import DecisionRule
-from hf_mlcl.models.backbones import feature_size
 from hf_mlcl.models.configuration import MLCLConfig
+from hf_mlcl.models.families import feature_size
 from hf_mlcl.models.modeling import TEXT_INPUTS, MLCLModel, SharedModel
 
 Classifier = TypeVar("Classifier", bound="_LinearHeadsClassifier")
@@ -46,7 +46,7 @@ class _LinearHeadsClassifier(SharedModel):
 
     def __init__(self, config: MLCLConfig) -> None:
         super().__init__(config)
-        self.heads = LinearHeads(config.num_heads, config.num_labels, feature_size(self.backbone))
+        self.heads = LinearHeads(config.num_heads, config.num_labels, feature_size(self.backbone, config.modalities))
         self.cross_entropy = CrossEntropyLoss()
         self.post_init()
 
@@ -66,7 +66,7 @@ class _LinearHeadsClassifier(SharedModel):
         """
         config = copy.deepcopy(encoder.config)
         config.num_heads = len(weight)
-        labels, size = config.num_labels, feature_size(encoder.backbone)
+        labels, size = config.num_labels, feature_size(encoder.backbone, config.modalities)
         if tuple(weight.shape[1:]) != (labels, size) or tuple(bias.shape) != tuple(weight.shape[:2]):
             raise ValueError(
                 f"weight must have shape (heads, {labels}, {size}) and bias (heads, {labels}); "
@@ -147,14 +147,18 @@ class MLCLForSequenceClassification(_LinearHeadsClassifier):
         token_type_ids: Tensor | None = None,
         position_ids: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
+        pixel_values: Tensor | None = None,
+        modality_mask: Tensor | None = None,
         labels: Tensor | None = None,
     ) -> SequenceClassifierOutput:
         """Logits, and their loss: binary cross-entropy with multi-hot labels.
 
-        With the problem type ``single_label_classification`` it is cross-entropy with class ids or one-hot rows.
+        With the problem type ``single_label_classification`` it is cross-entropy with class ids or one-hot rows. Texts
+        may come with images where the backbone reads both.
         """
         given = (input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds)
-        loss, logits = self._loss_and_logits(labels, **dict(zip(TEXT_INPUTS, given, strict=True)))
+        images = {"pixel_values": pixel_values, "modality_mask": modality_mask}
+        loss, logits = self._loss_and_logits(labels, **dict(zip(TEXT_INPUTS, given, strict=True)), **images)
         return SequenceClassifierOutput(loss=loss, logits=logits)
 
 

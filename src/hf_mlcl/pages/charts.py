@@ -42,7 +42,7 @@ def _select(name: str, caption: str, options: Sequence[Any], titles: Sequence[st
     return {"name": name, "value": options[0], "bind": bind | ({"labels": list(titles)} if titles else {})}
 
 
-def space_map(label_names: Sequence[str], pictures: bool, method: str) -> Spec:
+def space_map(label_names: Sequence[str], contents: Sequence[str], method: str) -> Spec:
     """Rows of the test split where their features lie, coloured by what was decided for them."""
     labels = _select(
         "label", "Colour by ", [-1, *range(len(label_names))], ["all labels: right or wrong", *label_names]
@@ -59,8 +59,7 @@ def space_map(label_names: Sequence[str], pictures: bool, method: str) -> Spec:
         "show == 'all rows' || (show == 'rows with errors' ? datum.missed || datum.extra : datum.rare)"
         " && (label < 0 || datum.state != 'without the label')"
     )
-    tooltip = [{"field": "image", "type": "nominal"}] if pictures else [_axis("text", "text", "nominal")]
-    tooltip += [_axis(field, field, "nominal") for field in ("labels", "predicted")]
+    tooltip = [_axis(field, field, "nominal") for field in (*contents, "labels", "predicted")]
     place = {
         axis: {
             "field": axis,

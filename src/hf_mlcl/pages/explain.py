@@ -42,7 +42,7 @@ class Split:
     """Rows of a split.
 
     Attributes:
-        inputs: Texts or PIL images.
+        inputs: Texts or PIL images; see `Explained.modality`.
         labels: Multi-hot (rows, labels).
         features: (rows, size), of the encoder.
     """
@@ -63,7 +63,7 @@ class Explained:
 
     Attributes:
         title: Heading of the page.
-        modality: ``"text"`` or ``"image"``.
+        modality: ``"text"``, ``"image"``, or ``"text+image"`` for rows that are mappings with one or both of them.
         label_names: In the order of their ids.
         rule: What the classifier decides by.
         test: Rows that it is judged on.
@@ -76,7 +76,7 @@ class Explained:
     """
 
     title: str
-    modality: Literal["text", "image"]
+    modality: Literal["text", "image", "text+image"]
     label_names: Sequence[str]
     rule: DecisionRule
     test: Split
@@ -85,6 +85,11 @@ class Explained:
     train: Split | None = None
     facts: Mapping[str, str] = field(default_factory=dict)
     scores: Mapping[str, Mapping[str, Sequence[float]]] = field(default_factory=dict)
+
+    @property
+    def heaviest(self) -> str:
+        """What takes the most place of a row: its image where it has one."""
+        return "image" if "image" in self.modality else "text"
 
     def __post_init__(self) -> None:
         expected = (len(self.test.labels), len(self.label_names))
@@ -134,7 +139,7 @@ def _html(explained: Explained, map_by: Map) -> str:
     couples = numbers.pairs(truth, decided, names)
     cuts = one.rule.per_label(len(names))
     specs = {
-        "map": charts.space_map(names, one.modality == "image", MAP_NAMES[map_by]),
+        "map": charts.space_map(names, one.modality.split("+"), MAP_NAMES[map_by]),
         "frequency": charts.f1_by_frequency(
             _frequency_title(table, counts), f"{one.split} rows" if counts is None else "training rows"
         ),
@@ -189,14 +194,14 @@ def _rows(
     from hf_mlcl.inference import ExampleIndex
 
     some = np.arange(len(decided))
-    if len(some) > ROWS[one.modality]:
-        some = np.sort(np.random.default_rng(0).choice(len(some), ROWS[one.modality], replace=False))
+    if len(some) > ROWS[one.heaviest]:
+        some = np.sort(np.random.default_rng(0).choice(len(some), ROWS[one.heaviest], replace=False))
     features = one.test.features[some]
     place = project_2d(features, map_by) if len(some) > 2 else np.zeros((len(some), 2))
     near: list[list[tuple[str, float]]] = [[] for _ in some]
     examples: dict[int, None] = dict.fromkeys(each.row for each in suspicions[:LISTED])
     if train is not None:
-        found = ExampleIndex(train[1].features).search(features, k=min(NEAREST[one.modality], len(train[0])))
+        found = ExampleIndex(train[1].features).search(features, k=min(NEAREST[one.heaviest], len(train[0])))
         pairs = zip(found.rows.tolist(), found.similarity.tolist(), strict=True)
         near = [[(str(row), round(s, 3)) for row, s in zip(*each, strict=True)] for each in pairs]
         examples |= dict.fromkeys(int(row) for row in found.rows.ravel())
@@ -210,7 +215,7 @@ def _rows(
             {
                 "id": row,
                 **dict(zip("xy", np.round(place[position], 4).tolist(), strict=True)),
-                one.modality: view(one.test.inputs[row]),
+                **view(one.test.inputs[row]),
                 "labels": _named(has, names),
                 "predicted": _named(given, names),
                 "truth": has.tolist(),
@@ -225,7 +230,7 @@ def _rows(
     shown = {
         str(row): {
             "id": int(train[0][row]),
-            one.modality: view(train[1].inputs[row]),
+            **view(train[1].inputs[row]),
             "labels": _named(np.flatnonzero(train[1].labels[row]), names),
         }
         for row in examples
@@ -238,16 +243,20 @@ def _named(labels: npt.NDArray[np.int64], names: Sequence[str]) -> str:
 
 
 def _view(one: Explained, some: npt.NDArray[np.int64], train: Any, examples: list[int]) -> tuple[Any, int]:
-    """What makes of a text or an image what the page shows, so that all of them together fit; and the texts' length."""
+    """What makes of a row what the page shows of it, so that all of them together fit; and the length of its texts."""
+    rows = [one.test.inputs[row] for row in some.tolist()] if one.modality == "text" else []
+    rows += [train[1].inputs[row] for row in examples] if one.modality == "text" else []
+    sizes = {length: sum(len(text[:length].encode("utf-8", "replace")) for text in rows) for length in TEXT_LENGTHS}
+    length = next((length for length in TEXT_LENGTHS if sizes[length] <= TEXT_BYTES), min(TEXT_LENGTHS))
     count = len(some) + len(examples)
-    if one.modality == "image":
-        side = next((side for side, bytes_ in SIDES.items() if side and count * bytes_ <= IMAGE_BYTES), min(SIDES))
-        return lambda image: thumbnail(image, side), 0
-    texts = [one.test.inputs[row] for row in some.tolist()] + [train[1].inputs[row] for row in examples]
-    for length in TEXT_LENGTHS:
-        if sum(len(text[:length].encode("utf-8", "replace")) for text in texts) <= TEXT_BYTES:
-            break
-    return lambda text: excerpt(text, length), length
+    side = next((side for side, size in SIDES.items() if count * size <= IMAGE_BYTES), min(SIDES))
+
+    def view(row: Any) -> dict[str, str]:
+        content = row if one.modality == "text+image" else {one.modality: row}
+        shown = {"text": excerpt(content["text"], length)} if content.get("text") else {}
+        return shown | ({"image": thumbnail(content["image"], side)} if content.get("image") is not None else {})
+
+    return view, length if "text" in one.modality else 0
 
 
 def _side(matrix: Sequence[Mapping[str, Any]]) -> int:
@@ -325,12 +334,12 @@ def _listed(
 ) -> list[dict[str, Any]]:
     found = []
     for each in suspicions:
-        content = train[1].inputs[each.row] if length else ""
+        text = _text_of(train[1].inputs[each.row], length)
         found.append(
             {
                 "row": int(train[0][each.row]),
                 "score": each.score,
-                "text": excerpt(content, min(length, 200)) if length else "",
+                "text": excerpt(text, 200),
                 "image": examples.get(str(each.row), {}).get("image", ""),
                 "labels": _named(np.flatnonzero(train[1].labels[each.row]), names),
                 "wrong": ", ".join(names[label] for label in each.wrong),
@@ -338,6 +347,12 @@ def _listed(
             }
         )
     return found
+
+
+def _text_of(row: Any, length: int) -> str:
+    """The text of a row; none where rows are images."""
+    found = row.get("text") if isinstance(row, Mapping) else row if length else ""
+    return str(found or "")[: max(length, 1)]
 
 
 def _csv(listed: Sequence[Mapping[str, Any]]) -> bytes:

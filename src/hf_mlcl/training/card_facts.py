@@ -8,7 +8,7 @@ import logging
 import os
 import platform
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -74,7 +74,7 @@ def training_report(
     versions = {name: version.split("+")[0] for name, version in library_versions().items()}  # no local builds
     report = replace(
         report,
-        data=_data(dataset, dataset_id, trainer.train_dataset, _label_counts(trainer, len(report.label_names))),
+        data=_data(dataset, dataset_id, trainer.train_dataset, _label_counts(trainer, report.label_names)),
         losses=[_loss_facts(term.loss) for term in loss_terms(trainer.loss)],
         hyperparameters=_hyperparameters(trainer),
         scores=scores,
@@ -147,7 +147,7 @@ def _data(
     return replace(facts, **{field: getattr(corpus, field) for field in ("summary", "homepage", "license", "citation")})
 
 
-def _label_counts(trainer: Any, labels: int) -> npt.NDArray[np.int64] | None:
+def _label_counts(trainer: Any, labels: Sequence[str]) -> npt.NDArray[np.int64] | None:
     """How often each label occurs in the training data; None where that cannot be told at once.
 
     Rows that are no columns and no list may have to be read and decoded: a card is not worth another epoch of that.

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from transformers import PreTrainedTokenizerBase
 
-from hf_mlcl.data.collators import TextCollator
+from hf_mlcl.data.collators import Collator, TextCollator
 from hf_mlcl.evaluation import LinearEvaluationConfig, LinearEvaluationResult
 from hf_mlcl.files import FullDiskError, naming_full_disk
 from hf_mlcl.hub import SplitScores
@@ -52,7 +52,8 @@ class ContrastiveMultiLabelTrainer(FeatureTrainer, PushingTrainer):
         args: The arguments; they may name the loss.
         data_collator: Makes batches of the model's inputs and multi-hot ``labels``, such as
             `hf_mlcl.data.TextCollator` (the default where `processing_class` is a tokenizer) or `ImageCollator`.
-        train_dataset: Rows for the collator.
+        train_dataset: Rows for the collator. Labels may be ids, or names of the model's labels: in lists, in one text
+            (``"sport|music"``), or as columns of 0 and 1.
         eval_dataset: The same.
         processing_class: Tokenizer or image processor; saved with the model.
         eval_data_collator: The collator of evaluation, prediction and features where it differs: images are augmented
@@ -129,7 +130,17 @@ class ContrastiveMultiLabelTrainer(FeatureTrainer, PushingTrainer):
         self.add_callback(self.divergence)
         if data_collator is None and isinstance(processing_class, PreTrainedTokenizerBase):
             self.data_collator = TextCollator(processing_class, self.model.config.num_labels)
+        self.data_collator, self.eval_data_collator = map(
+            self._with_label_names, (self.data_collator, self.eval_data_collator)
+        )
         self._align_tokens(self.model)
+
+    def _with_label_names(self, collator: Any) -> Any:
+        """One of our collators with the names of the model's labels, for rows that hold names or a column for each."""
+        if not isinstance(collator, Collator) or not isinstance(collator.num_labels, int):
+            return collator
+        names = self.model.config.label_names
+        return replace(collator, num_labels=names) if len(names) == collator.num_labels else collator
 
     def _align_tokens(self, model: MLCLModel) -> None:
         """What HF's trainer does with a warning, which is for models that generate."""

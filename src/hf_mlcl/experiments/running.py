@@ -200,8 +200,7 @@ def _run(
         inputs = prepare_inputs(data, experiment, training)
     trainer = _trainer(inputs, training, checkpoint)
     watching = Watching(trainer, display)
-    first = trainer.is_world_process_zero()
-    if first:
+    if first := trainer.is_world_process_zero():
         output.begin(settings)
     anytime = None
     if experiment.protocol == "best":
@@ -219,9 +218,7 @@ def _run(
         settings=settings,
         versions=library_versions(),
         verdict=told,
-        history=[
-            {key: entry[key] for key in ("step", "loss")} for entry in trainer.state.log_history if "loss" in entry
-        ],
+        history=[{"step": log["step"], "loss": log["loss"]} for log in trainer.state.log_history if "loss" in log],
     )
     with display.stage("Saving"):
         if first:

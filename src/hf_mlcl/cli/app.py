@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 from hf_mlcl.cli.demo import demo
 from hf_mlcl.cli.doctor import doctor
 from hf_mlcl.cli.evaluate import evaluate
+from hf_mlcl.cli.explain import explain
 from hf_mlcl.cli.export import export
 from hf_mlcl.cli.info import corpora, losses
 from hf_mlcl.cli.options import FURTHER
@@ -117,7 +118,7 @@ def _options(
 
 COMMANDS: dict[str, dict[Any, dict[str, Any]]] = {
     "Start here": {demo: FURTHER, losses: {}, corpora: {}, doctor: {}},
-    "Your data": {train: FURTHER, evaluate: {}, predict: {}},
+    "Your data": {train: FURTHER, evaluate: {}, predict: {}, explain: {}},
     "Share": {push: {}, export: {}},
 }
 for panel, commands in COMMANDS.items():

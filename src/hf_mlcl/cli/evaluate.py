@@ -39,31 +39,19 @@ def evaluate(
     Of the data that it was trained on, the test rows are scored: those that training held out. Of other data it is
     their test split, or every row where they have none; --split all always takes every row.
     """
-    from hf_mlcl.data import list_corpora
     from hf_mlcl.experiments.prediction import Predictor
     from hf_mlcl.metrics import f1, rule_metrics
 
-    for name, value, known in (("split", split, (*SPLITS, "all")), ("size", size, ("full", "small"))):
-        if value not in (None, *known):
-            raise typer.BadParameter(f"--{name} must be one of {', '.join(known)}; got {value!r}.")
-    is_corpus = data in list_corpora()
-    columns: dict[str, Any] = {
-        "text_column": text_column,
-        "label_columns": names(label_columns),
-        "label_delimiter": label_delimiter,
-    }
-    for name, value in (columns if is_corpus else {"size": size, "data_dir": data_dir}).items():
-        if value:
-            where = "data of your own, but" if is_corpus else "the corpora of `hf-mlcl corpora`, and"
-            what = "is a corpus" if is_corpus else "is none of them"
-            raise typer.BadParameter(f"--{name} is for {where} {data!r} {what}. Leave it out.")
+    columns = {"text_column": text_column, "label_columns": names(label_columns), "label_delimiter": label_delimiter}
+    is_corpus = check_data_options(data, split, columns, {"size": size, "data_dir": data_dir})
     quiet_libraries()
     classifier = chosen_model(model)
     if is_corpus:
         split = split or "test"
-        chosen = _corpus_rows(data, split, data_dir, size, classifier)
+        splits = corpus_splits(data, data_dir, size, classifier)
+        chosen = [splits[name] for name in (SPLITS if split == "all" else (split,)) if name in splits]
     else:
-        split, chosen = _own_rows(data, split, columns, classifier)
+        split, chosen = own_rows(data, split, columns, classifier)
     predictor = Predictor(classifier, trust_remote_code=trust_remote_code)
     inputs, truth = _inputs_and_truth(predictor, chosen, max_samples)
     probabilities = predictor.probabilities(inputs)
@@ -83,32 +71,37 @@ def evaluate(
         print_table(["label", "rows", "F1"], [list(row.values()) for row in sorted(each, key=lambda one: -one["rows"])])
 
 
+def check_data_options(
+    data: str, split: str | None, columns: Mapping[str, Any], of_corpora: Mapping[str, str | None]
+) -> bool:
+    """Whether the data are one of the corpora; options that would do nothing for them are refused."""
+    from hf_mlcl.data import list_corpora
+
+    for name, value, known in (("split", split, (*SPLITS, "all")), ("size", of_corpora["size"], ("full", "small"))):
+        if value not in (None, *known):
+            raise typer.BadParameter(f"--{name} must be one of {', '.join(known)}; got {value!r}.")
+    is_corpus = data in list_corpora()
+    for name, value in (columns if is_corpus else of_corpora).items():
+        if value:
+            where = "data of your own, but" if is_corpus else "the corpora of `hf-mlcl corpora`, and"
+            what = "is a corpus" if is_corpus else "is none of them"
+            raise typer.BadParameter(f"--{name} is for {where} {data!r} {what}. Leave it out.")
+    return is_corpus
+
+
 def _inputs_and_truth(predictor: Any, chosen: list[Any], max_samples: int | None) -> tuple[list[Any], Any]:
     """Texts or images, and multi-hot labels as the classifier knows them."""
-    from hf_mlcl.data import encode_labels
+    import numpy as np
+
     from hf_mlcl.experiments.inputs import sample_rows
 
-    inputs: list[Any] = []
-    named: list[list[str]] = []
-    for rows in chosen:
-        columns = [name for name in predictor.modality.split("+") if name in rows.column_names]
-        if not columns:
-            raise ValueError(f"The classifier takes {predictor.modality}s, but the data have {rows.column_names[0]}s.")
-        kept = sample_rows(rows, max_samples)
-        known = kept.features["labels"].feature.names
-        both = predictor.modality == "text+image"
-        inputs += list(kept.select_columns(columns)) if both else list(kept[columns[0]])
-        named += [[known[number] for number in labels] for labels in kept["labels"]]
-    unknown = sorted({name for row in named for name in row} - set(predictor.label_names))
-    if unknown:
-        raise ValueError(
-            f"The data have labels that the classifier does not know: {', '.join(unknown[:5])}. It knows "
-            f"{', '.join(predictor.label_names[:10])}{', …' if len(predictor.label_names) > 10 else ''}."
-        )
-    return inputs, encode_labels(named, predictor.label_names)
+    kept = [sample_rows(rows, max_samples) for rows in chosen]
+    truth = np.concatenate([predictor.truth(rows) for rows in kept])
+    return [content for rows in kept for content in predictor.contents(rows)], truth
 
 
-def _corpus_rows(corpus: str, split: str, data_dir: str | None, size: str | None, model: str) -> list[Any]:
+def corpus_splits(corpus: str, data_dir: str | None, size: str | None, model: str) -> Any:
+    """The splits of a corpus, as the classifier was trained on them."""
     from hf_mlcl.data import load_corpus
     from hf_mlcl.data.facts import OPTIONS_OF_SIZE
     from hf_mlcl.experiments.inputs import corpus_options
@@ -124,11 +117,10 @@ def _corpus_rows(corpus: str, split: str, data_dir: str | None, size: str | None
     options = corpus_options(corpus, size, of_this_size, int(trained.get("seed", 42)))
     if options:
         say(f"Using {corpus} with {', '.join(f'{name}={value!r}' for name, value in options.items())}, as in training.")
-    splits = load_corpus(corpus, size=size, data_dir=data_dir, **options)
-    return [splits[name] for name in (SPLITS if split == "all" else (split,)) if name in splits]
+    return load_corpus(corpus, size=size, data_dir=data_dir, **options)
 
 
-def _own_rows(data: str, split: str | None, columns: Mapping[str, Any], model: str) -> tuple[str, list[Any]]:
+def own_rows(data: str, split: str | None, columns: Mapping[str, Any], model: str) -> tuple[str, list[Any]]:
     """The rows to score, and the name of their split.
 
     Nothing is cut off where the data bring a test split, or where the classifier was trained on other data: all of

@@ -81,6 +81,10 @@ def train(
         int | None, typer.Option(help="Of new weights and of the order of rows.", rich_help_panel="Training")
     ] = None,
     output_dir: Annotated[str | None, typer.Option(help="Where to put everything.", rich_help_panel="Result")] = None,
+    no_page: Annotated[
+        bool,
+        typer.Option("--no_page", help="Do not write explain.html, which shows rows.", rich_help_panel="Result"),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Train a classifier on your own data.
@@ -92,15 +96,15 @@ def train(
     Splits that are missing are cut off by iterative stratification, so that every label keeps its share. Epochs, batch
     and learning rate follow from the size of the data.
 
-    The output folder holds encoder/, classifier/, backbone/ and metrics.json. After an interruption the same command
-    goes on; the best classifier so far is there at any time.
+    The output folder holds encoder/, classifier/, backbone/, metrics.json and explain.html, a page that shows what was
+    learned. After an interruption the same command goes on; the best classifier so far is there at any time.
     """
     shows = not as_json and os.environ.get("RANK", "0") == "0"  # of several processes, one speaks
     with Display(quiet=not shows) as display, display.stage(f"Reading {data}"):  # and libraries, which take their time
         from hf_mlcl.experiments import build_experiment
         from hf_mlcl.experiments.inputs import load_data
 
-        chosen = {**_chosen(ctx), "corpus": data}
+        chosen = {"page": True, **_chosen(ctx), "corpus": data}
         quiet_libraries()
         recipe, splits = _recipe_and_data(data, chosen, strict, shows, as_json)
     try:
@@ -121,9 +125,17 @@ def train(
 
 def _chosen(ctx: typer.Context) -> dict[str, Any]:
     """What the user said, by the full names of settings."""
-    options = {name: value for name, value in ctx.params.items() if name not in ("data", "check", "strict", "as_json")}
+    options = {
+        name: value
+        for name, value in ctx.params.items()
+        if name not in ("data", "check", "strict", "as_json", "no_page")
+    }
     options["label_columns"] = names(options["label_columns"])
     chosen = further_settings(ctx.args)
+    if ctx.params["no_page"]:
+        if chosen.get("page"):
+            raise typer.BadParameter("--no_page and --page True contradict each other. Leave one out.")
+        chosen["page"] = False
     chosen |= {FULL_NAMES.get(name, name): value for name, value in options.items() if value is not None}
     if chosen.get("test_file") is not None:
         chosen["test_file"] = str(Path(chosen["test_file"]).resolve())  # found again from anywhere
@@ -211,6 +223,8 @@ def _run(experiment: Any, training: Any, splits: Any, as_json: bool) -> None:
         is_text = "tokenizer_config.json" in files and "processor_config.json" not in files  # which reads images too
         example = '"some text"' if is_text else "picture.jpg"
         say(f"Saved in {result.folder}. Use it: hf-mlcl predict --model {result.folder} {example}")
+        if (page := result.folder / "explain.html").is_file():
+            say(f"What it has learned and where it errs: open {page} in a browser.")
     if failure is not None:
         say(f"hf-mlcl: {failure}")
         raise typer.Exit(1) from failure

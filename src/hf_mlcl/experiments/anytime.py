@@ -17,12 +17,12 @@ from hf_mlcl.experiments.arguments import ExperimentArguments
 from hf_mlcl.experiments.inputs import Inputs, training_steps
 from hf_mlcl.experiments.output_folder import OutputFolder
 from hf_mlcl.experiments.parsing import linear_config
-from hf_mlcl.experiments.results import DECISIONS_FILE, METRICS_FILE
+from hf_mlcl.experiments.results import DECISIONS_FILE, METRICS_FILE, PAGE_FILE
 from hf_mlcl.experiments.stages import BLENDS, LOOK_ROWS, Stage, Stages, step_seconds
 from hf_mlcl.models.modeling import TEXT_INPUTS
 from hf_mlcl.training import ContrastiveMultiLabelTrainer
 from hf_mlcl.training.divergence import TrainingDivergedError
-from hf_mlcl.training.evaluation import make_classifier, split_features
+from hf_mlcl.training.evaluation import SplitFeatures, make_classifier, split_features
 
 FEWEST_STEPS = 5
 """A time budget with room for fewer is not used for fine-tuning."""
@@ -76,6 +76,7 @@ class Anytime:
             if not bool(trainer.accelerator.gather(loaded.long()).all()):  # another machine's disk: all or none
                 self.stages.best = None
         self.frozen: LinearEvaluationResult
+        self.test_features: tuple[Any, Any]
         self.seconds: dict[str, float] = {}
 
     def begin(self) -> None:
@@ -121,9 +122,15 @@ class Anytime:
         classifier = make_classifier(self.trainer.model, result)
         return dataclasses.replace(result, metrics=frozen | result.metrics, classifier=classifier)
 
+    @property
+    def features(self) -> SplitFeatures:
+        """Of all splits by the weights of the best stage, once it is evaluated."""
+        return {**self.stages.features, "test": self.test_features}
+
     def _with_test(self, result: LinearEvaluationResult, cache_dir: str | None = None) -> LinearEvaluationResult:
         """Add the scores of test rows by the weights of the moment."""
         features = split_features(self.trainer, {"test": self.inputs.data["test"]}, cache_dir)["test"]
+        self.test_features = features
         quality = space_quality(*features, max_rows=UNIFORMITY_ROWS)
         result = result.with_test(*features, self.trainer.args.device)
         return dataclasses.replace(result, metrics=result.metrics | quality)
@@ -186,7 +193,7 @@ class Anytime:
         elif not self.resumed:  # what an earlier training left does not belong to this classifier
             for name in ("encoder", "backbone"):
                 self.output.remove(name)
-            for name in (METRICS_FILE, DECISIONS_FILE):
+            for name in (METRICS_FILE, DECISIONS_FILE, PAGE_FILE):
                 (self.output.path / name).unlink(missing_ok=True)
         self.stages.save(self.kept)
         with self.output.staging("classifier") as folder:

@@ -120,6 +120,10 @@ class ExperimentArguments:
     )
     single_label: bool = _field(False, "Every row has exactly one label: the largest score counts; adds accuracy.")
     export: bool = _field(True, "Write backbone/, which loads without this package, and pictures on the card.")
+    page: bool = _field(
+        False,
+        "Write explain.html, which shows what the classifier has learned and where it errs; `hf-mlcl train` does.",
+    )
     plugins: list[str] | None = _field(None, "Modules or Python files that register losses of your own.")
     overwrite: bool = _field(False, "Start again in a folder with checkpoints of an earlier run, which are deleted.")
     text_column: str | None = _field(None, "Own data: the column with texts, where it is not recognised.")

@@ -16,7 +16,7 @@ from safetensors import SafetensorError
 from transformers import BatchFeature
 from transformers.image_utils import load_image
 
-from hf_mlcl.data import download
+from hf_mlcl.data import download, encode_labels
 from hf_mlcl.experiments.results import METRICS_FILE, ExperimentResult
 from hf_mlcl.inference.encoding import reads_both, text_image_batch
 from hf_mlcl.metrics import DecisionRule
@@ -125,20 +125,61 @@ class Predictor:
             result[number] = found.probabilities
         return result
 
+    def contents(self, rows: Any) -> Sequence[Any]:
+        """What it reads of a `datasets.Dataset`, decoded when it is asked for; a ValueError if it has nothing of it."""
+        return contents_of(rows, self.modality)
+
+    def truth(self, rows: Any) -> npt.NDArray[np.bool_]:
+        """The labels of a `datasets.Dataset`, multi-hot, as this classifier knows them; a ValueError if it does not."""
+        names = rows.features["labels"].feature.names
+        named = [[names[number] for number in labels] for labels in rows["labels"]]
+        unknown = sorted({name for row in named for name in row} - set(self.label_names))
+        if unknown:
+            raise ValueError(
+                f"The data have labels that the classifier does not know: {', '.join(unknown[:5])}. It knows "
+                f"{', '.join(self.label_names[:10])}{', …' if len(self.label_names) > 10 else ''}."
+            )
+        return encode_labels(named, self.label_names) > 0
+
     def features(self, rows: Sequence[Any]) -> npt.NDArray[np.float32]:
         """The backbone's features (rows, hidden), by which neighbours are found.
 
         Args:
             rows: Texts; or images, as PIL images or paths.
         """
+        return self.features_and_probabilities(rows)[0]
+
+    def features_and_probabilities(
+        self, rows: Sequence[Any]
+    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+        """The encoder's features (rows, size), and the probability of every label, from one pass.
+
+        Args:
+            rows: As for `probabilities`; texts of a length are taken together, so that little is filled up.
+        """
         if not isinstance(self._classifier.config, MLCLConfig):
             raise ValueError(f"{self.model} is a model of another kind, whose features are not known.")
-        found = []
-        for start in range(0, len(rows), self.batch_size):
-            with torch.inference_mode():
-                features = self._classifier.features_of(dict(self._inputs(list(rows[start : start + self.batch_size]))))
-            found.append(features.float().cpu().numpy())
-        return np.concatenate(found)
+        order = np.arange(len(rows))
+        if self.modality == "text":
+            order = np.argsort([len(row) for row in rows], kind="stable")
+        found: list[tuple[Any, Any]] = []
+        with torch.inference_mode():
+            for start in range(0, len(rows), self.batch_size):
+                inputs = self._inputs([rows[int(i)] for i in order[start : start + self.batch_size]])
+                features = self._classifier.features_of(dict(inputs))
+                logits = self._classifier.logits_of(features)
+                found.append((features.float().cpu(), probabilities_of(logits, self._classifier.config).cpu()))
+        back = np.argsort(order)
+        features, probabilities = (torch.cat(part).numpy()[back] for part in zip(*found, strict=True))
+        return features, probabilities
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        """Its weights; what it computes follows from them and `processing`."""
+        return dict(self._classifier.state_dict())
+
+    def processing(self) -> dict[str, Any]:
+        """How rows become inputs, for a key of what was computed with it."""
+        return {"config": self._classifier.config.to_dict(), "processor": str(self._processor)}
 
     def _predict(self, rows: list[Any]) -> list[Prediction]:
         """Predict rows together, and one by one if that fails, to find out which of them it is."""
@@ -167,6 +208,15 @@ class Predictor:
         with torch.inference_mode():
             logits = self._classifier(**self._inputs(rows)).logits
         return np.asarray(probabilities_of(logits, self._classifier.config).cpu().numpy())
+
+
+def contents_of(rows: Any, modality: str) -> Sequence[Any]:
+    """Texts or images of a `datasets.Dataset`; for a model that reads both, rows with one or both of them."""
+    columns = [name for name in modality.split("+") if name in rows.column_names]
+    if not columns:
+        raise ValueError(f"The classifier takes {modality}s, but the data have {rows.column_names[0]}s.")
+    found: Sequence[Any] = rows.select_columns(columns) if modality == "text+image" else rows[columns[0]]
+    return found
 
 
 def classifier_folder(model: str | os.PathLike[str]) -> Path | str:

@@ -16,6 +16,7 @@ from hf_mlcl.files import whole_file, write_json
 
 DECISIONS_FILE = "test_decisions.npz"
 METRICS_FILE = "metrics.json"
+PAGE_FILE = "explain.html"
 DATA_SOURCE = "data_source"
 """Among the settings: where data of your own were read from."""
 DATA_FINGERPRINT = "data_fingerprint"
@@ -50,6 +51,7 @@ class ExperimentResult:
         versions: Of the libraries that matter.
         verdict: With ``protocol="best"``: ``scores`` of the frozen and the trained classifier with 95 % intervals,
             ``choices`` that were made, and ``advice``.
+        history: The training loss, as it was logged: ``step`` and ``loss``.
     """
 
     metrics: dict[str, float]
@@ -59,6 +61,7 @@ class ExperimentResult:
     settings: dict[str, Any] = field(repr=False)
     versions: dict[str, str] = field(repr=False)
     verdict: dict[str, Any] = field(default_factory=dict, repr=False)
+    history: list[dict[str, float]] = field(default_factory=list, repr=False)
 
     def save(self, folder: str | os.PathLike[str] | None = None) -> None:
         """Write ``metrics.json`` to a folder, its own if not given; whole or not at all."""

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import json
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -27,8 +26,15 @@ from hf_mlcl.data.registry import list_corpora
 from hf_mlcl.evaluation import LinearEvaluationResult, space_quality
 from hf_mlcl.experiments.anytime import UNIFORMITY_ROWS, Anytime
 from hf_mlcl.experiments.arguments import ExperimentArguments
-from hf_mlcl.experiments.checkpoints import StatisticsInCheckpoints, delete_checkpoints, starting_checkpoint
+from hf_mlcl.experiments.checkpoints import (
+    StatisticsInCheckpoints,
+    check_same_data,
+    delete_checkpoints,
+    is_same,
+    starting_checkpoint,
+)
 from hf_mlcl.experiments.display import Display
+from hf_mlcl.experiments.explaining import write_page_of_training
 from hf_mlcl.experiments.inputs import OWN_DATA, Inputs, load_data, prepare_inputs
 from hf_mlcl.experiments.output_folder import OutputFolder
 from hf_mlcl.experiments.parsing import (
@@ -44,19 +50,19 @@ from hf_mlcl.experiments.results import (
     DATA_SOURCE,
     DECISIONS_FILE,
     METRICS_FILE,
+    PAGE_FILE,
     ExperimentResult,
     print_summary,
     save_decisions,
 )
 from hf_mlcl.experiments.verdict import verdict
 from hf_mlcl.experiments.watching import Watching
-from hf_mlcl.files import strict_json
 from hf_mlcl.hub import ModelReport, export_encoder, push_folder, write_model_card
 from hf_mlcl.hub.model_card import hub_id
 from hf_mlcl.metrics import DecisionRule, f1
 from hf_mlcl.training import ContrastiveTrainingArguments
 from hf_mlcl.training.card_facts import scores_of, training_report
-from hf_mlcl.training.evaluation import evaluate_features, make_classifier, split_features
+from hf_mlcl.training.evaluation import SplitFeatures, evaluate_features, make_classifier, split_features
 from hf_mlcl.versions import library_versions
 
 logger = logging.getLogger(__name__)
@@ -180,27 +186,27 @@ def _run(
     seconds: dict[str, float] = {}
     measured = partial(_measured, seconds, display)
     start = time.perf_counter()
-    output.check_replaceable(*MODEL_FOLDERS, METRICS_FILE, DECISIONS_FILE)
+    output.check_replaceable(*MODEL_FOLDERS, METRICS_FILE, DECISIONS_FILE, PAGE_FILE)
     settings = {**training.to_dict(), **dataclasses.asdict(experiment)}
     settings = {name: value for name, value in settings.items() if "token" not in name}
     before = output.interrupted()
-    checkpoint = starting_checkpoint(experiment, training, same_again=_same(before, settings))
+    checkpoint = starting_checkpoint(experiment, training, same_again=is_same(before, settings))
     set_seed(training.seed)
     with measured("data"):
         data = load_data(experiment, training) if data is None else data
         settings |= _known_data(experiment, data)
         if checkpoint is not None and not training.resume_from_checkpoint:
-            _check_same_data(before, settings)
+            check_same_data(before, settings)
         inputs = prepare_inputs(data, experiment, training)
     trainer = _trainer(inputs, training, checkpoint)
     watching = Watching(trainer, display)
-    first = trainer.is_world_process_zero()
-    if first:
+    if first := trainer.is_world_process_zero():
         output.begin(settings)
     anytime = None
     if experiment.protocol == "best":
         anytime = Anytime(trainer, inputs, experiment, output, start, display.tell, resumed=checkpoint is not None)
-    metrics, evaluated = _learn(trainer, inputs, experiment, anytime, checkpoint, watching, measured)
+    features: SplitFeatures = {}
+    metrics, evaluated = _learn(trainer, inputs, experiment, anytime, checkpoint, watching, measured, features)
     per_label = _per_label(evaluated, inputs)
     told = {} if anytime is None else verdict(anytime.stages, anytime.frozen, evaluated, per_label)
     seconds["total"] = time.perf_counter() - start
@@ -212,11 +218,13 @@ def _run(
         settings=settings,
         versions=library_versions(),
         verdict=told,
+        history=[{"step": log["step"], "loss": log["loss"]} for log in trainer.state.log_history if "loss" in log],
     )
     with display.stage("Saving"):
         if first:
             _save(result, trainer.model, evaluated, inputs.processor, output)
-        _prepare_for_others(trainer, inputs, evaluated, experiment, output)
+        page = experiment.page and write_page_of_training(trainer, inputs, data, result, evaluated, features, output)
+        _prepare_for_others(trainer, inputs, evaluated, experiment, output, page)
     if watching.stopped:
         watching.tell_how_to_go_on()
     elif first:
@@ -235,8 +243,9 @@ def _learn(
     checkpoint: str | None,
     watching: Watching,
     measured: Callable[[str], AbstractContextManager[None]],
+    features: SplitFeatures,
 ) -> tuple[dict[str, float], LinearEvaluationResult]:
-    """Train and evaluate: in stages for users, else as the study does."""
+    """Train and evaluate: in stages for users, else as the study does. `features` gets those of the result."""
     if anytime is None:
         with measured("train"), watching.stoppable():
             metrics = {"train_loss": float(trainer.train(resume_from_checkpoint=checkpoint).training_loss)}
@@ -244,7 +253,7 @@ def _learn(
                 watching.tell_how_to_go_on()
                 raise KeyboardInterrupt
         with measured("evaluate"):
-            return metrics, evaluate_study(trainer, inputs, experiment)
+            return metrics, evaluate_study(trainer, inputs, experiment, features)
     watching.looks = anytime.stages.history
     with measured("frozen"):
         anytime.begin()
@@ -253,7 +262,9 @@ def _learn(
         if metrics and not watching.stopped:
             anytime.stages.blend()
     with measured("evaluate"):
-        return metrics, anytime.evaluate()
+        evaluated = anytime.evaluate()
+        features |= anytime.features
+        return metrics, evaluated
 
 
 def _trainer(
@@ -273,15 +284,23 @@ def _trainer(
 
 
 def evaluate_study(
-    trainer: ContrastiveMultiLabelTrainer, inputs: Inputs, experiment: ExperimentArguments
+    trainer: ContrastiveMultiLabelTrainer,
+    inputs: Inputs,
+    experiment: ExperimentArguments,
+    kept: SplitFeatures | None = None,
 ) -> LinearEvaluationResult:
-    """The study's evaluation for the kind of loss, from features that are computed once; the same on every rank."""
+    """The study's evaluation for the kind of loss, from features that are computed once; the same on every rank.
+
+    `kept` gets the features.
+    """
     config = linear_config(experiment, trainer.args)
     wanted = ("validation", "test") if config.protocol == "direct" else ("train", "validation", "test")
     passes = experiment.augmented_passes if inputs.modality == "image" else 0
     features = split_features(
         trainer, {split: inputs.data[split] for split in wanted}, experiment.feature_cache_dir, passes
     )
+    if kept is not None:
+        kept |= features
     metrics: dict[str, float] = {}
     if config.protocol != "direct" and trainer.model.classifier is not None:
         own = evaluate_features(trainer, features, dataclasses.replace(config, protocol="direct", thresholds="half"))
@@ -340,21 +359,6 @@ def _known_data(experiment: ExperimentArguments, data: DatasetDict) -> dict[str,
     return {DATA_FINGERPRINT: data_fingerprint(data), DATA_SOURCE: source}
 
 
-def _same(before: Mapping[str, Any] | None, settings: Mapping[str, Any]) -> bool:
-    """Whether a training that was interrupted is the one that is wanted now."""
-    now = json.loads(strict_json(settings))
-    passing = {"disable_tqdm", "overwrite", "resume_from_checkpoint", "local_rank", DATA_FINGERPRINT, DATA_SOURCE}
-    return before is not None and {**before, **dict.fromkeys(passing)} == {**now, **dict.fromkeys(passing)}
-
-
-def _check_same_data(before: Mapping[str, Any] | None, settings: Mapping[str, Any]) -> None:
-    if (before or {}).get(DATA_FINGERPRINT) != settings.get(DATA_FINGERPRINT):
-        raise ValueError(
-            "The data have changed since the training in output_dir was interrupted. Start again (--overwrite), or go "
-            "on with other data than those that it began with (--resume_from_checkpoint last)."
-        )
-
-
 def _save(
     result: ExperimentResult, encoder: Any, evaluated: LinearEvaluationResult, processor: Any, output: OutputFolder
 ) -> None:
@@ -367,7 +371,8 @@ def _save(
             processor.save_pretrained(stages[name])
         save_decisions(results, *_decided(evaluated))
         result.save(results)
-        output.remove("backbone")  # that of an earlier encoder
+        for earlier in ("backbone", PAGE_FILE):  # those of an earlier encoder
+            output.remove(earlier)
         output.publish(**stages)
         with output.writing(DECISIONS_FILE, METRICS_FILE):
             for name in (DECISIONS_FILE, METRICS_FILE):
@@ -380,6 +385,7 @@ def _prepare_for_others(
     evaluated: LinearEvaluationResult,
     experiment: ExperimentArguments,
     output: OutputFolder,
+    page: bool,
 ) -> None:
     """Write the classifier's card and the plain backbone, by all ranks together, since pictures show features.
 
@@ -397,7 +403,7 @@ def _prepare_for_others(
         return
     try:
         with output.staging("classifier", from_published=True) as stage:
-            write_model_card(stage, report)
+            write_model_card(stage, dataclasses.replace(report, page=f"../{PAGE_FILE}" if page else None))
             output.publish(classifier=stage)
         if experiment.export:
             with output.staging("backbone") as stage:

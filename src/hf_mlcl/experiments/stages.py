@@ -95,6 +95,7 @@ class Stages:
         cache_dir: Keeps the features of the frozen encoder for the next training.
         history: Step and score of every look.
         best: The best stage so far.
+        features: Of the best stage, of all training rows and of validation, once they were computed.
     """
 
     trainer: ContrastiveMultiLabelTrainer
@@ -108,6 +109,7 @@ class Stages:
     cache_dir: str | None = None
     history: list[tuple[int, float]] = field(default_factory=list)
     best: Stage | None = None
+    features: SplitFeatures = field(default_factory=dict, repr=False)
     _weights: dict[str, Tensor] = field(default_factory=dict, repr=False)
     _frozen: dict[str, Tensor] = field(default_factory=dict, repr=False)
 
@@ -184,7 +186,8 @@ class Stages:
         better = torch.tensor([self.best is None or known or stage.score > self.best.score], device=trainer.args.device)
         if bool(trainer.accelerator.gather(better.long())[0]):
             weights = self._model_state()
-            self.best, self._weights = stage, weights  # together: an interruption must not come in between
+            whole = features if stage.rows == len(self.train) else {}
+            self.best, self._weights, self.features = stage, weights, whole  # no interruption may come in between
             self.on_better(stage)
         return stage, features
 
@@ -217,6 +220,7 @@ class Stages:
         if best.result is None or best.rows < len(self.train):
             features = split_features(self.trainer, {"train": self.train, "validation": self.validation})
             refitted = self._fit(best.step, features, self.priors(), best.share)
+            self.features = features
             self.best = refitted if best.result is None or refitted.score > best.score else best
         return self.best  # type: ignore[return-value]  # which is not None
 

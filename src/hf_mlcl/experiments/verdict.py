@@ -48,7 +48,8 @@ def side_by_side(
 ) -> dict[str, dict[str, list[float]]]:
     """For each classifier and metric: the score on test, and the ends of its 95 % interval over resampled rows.
 
-    The gain of the second classifier over the first is paired: both are scored on the same resampled rows.
+    The gain of the last classifier over the first is paired: both are scored on the same resampled rows. A classifier
+    alone has none.
 
     Args:
         labels: Multi-hot truth (rows, labels).
@@ -64,7 +65,7 @@ def side_by_side(
         ([1.0, 1.0, 1.0], 1.0)
     """
     decisions = {name: rules[name].decide(p) for name, p in probabilities.items()}
-    first, *_, last = probabilities
+    first, last = next(iter(probabilities)), list(probabilities)[-1]
     groups = {"macro_f1": np.arange(labels.shape[1])}
     groups |= {f"{name}_f1": ids for name, ids in frequency_groups(np.asarray(train_rows)).items()}
 
@@ -80,7 +81,8 @@ def side_by_side(
                 seen = ids[carried[ids]]
                 if len(seen):
                     found[f"{name} {group}"] = float(counts.f1()[seen].mean())
-        for metric in [key.removeprefix(f"{last} ") for key in found if key.startswith(f"{last} ")]:
+        metrics = [key.removeprefix(f"{last} ") for key in found if key.startswith(f"{last} ") and first != last]
+        for metric in metrics:
             found[f"gain {metric}"] = found[f"{last} {metric}"] - found[f"{first} {metric}"]
         return found
 

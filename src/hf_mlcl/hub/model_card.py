@@ -18,6 +18,7 @@ from huggingface_hub import EvalResult, EvalResultEntry, ModelCard, ModelCardDat
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id, yaml_dump  # type: ignore[attr-defined]
 
+from hf_mlcl.colours import DPI
 from hf_mlcl.files import staged
 from hf_mlcl.metrics import DecisionRule, LabelCounts, average_precision, decide, frequency_groups, multilabel_metrics
 
@@ -99,6 +100,7 @@ class ModelReport:
         figures: File names, each with a figure and its caption.
         energy: Kilowatt-hours and kilograms of CO2, where codecarbon has tracked them.
         prototypes: Whether a loss has trained them.
+        page: Where the page that explains the model lies, from the card's folder; it is not pushed with the model.
     """
 
     label_names: Sequence[str]
@@ -124,6 +126,7 @@ class ModelReport:
     language: Sequence[str] = ()
     tags: Sequence[str] = ()
     prototypes: bool = True
+    page: str | None = None
 
     @property
     def decided_at(self) -> float | Sequence[float]:
@@ -198,7 +201,7 @@ def write_model_card(
     with staged(root) as stage:
         (stage / "figures").mkdir()
         for file, (figure, _) in report.figures.items():
-            figure.savefig(stage / "figures" / file, dpi=120)
+            figure.savefig(stage / "figures" / file, dpi=DPI)
         if (data := report.data) is not None and data.hub_id and report.scores is not None:
             slug = re.sub(r"[^a-z0-9]+", "_", data.name.split("/")[-1].lower()).strip("_") or "results"
             (stage / ".eval_results").mkdir()

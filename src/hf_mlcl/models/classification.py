@@ -109,10 +109,13 @@ class _LinearHeadsClassifier(SharedModel):
         config.thresholds, config.single_label = None if thresholds is None else cuts, rule.single_label
         config.logit_temperature = float(rule.temperature * temperature)
 
+    def logits_of(self, features: Tensor) -> Tensor:
+        """Logits (rows, labels) of features, as `features_of` gives them."""
+        return self.heads(features.to(self.heads.weight.dtype)) / self.config.logit_temperature
+
     def _loss_and_logits(self, labels: Tensor | None, **inputs: Tensor | None) -> tuple[Tensor | None, Tensor]:
         given: dict[str, Any] = {name: value for name, value in inputs.items() if value is not None}
-        features = self.features_of(given)
-        logits = self.heads(features.to(self.heads.weight.dtype)) / self.config.logit_temperature
+        logits = self.logits_of(self.features_of(given))
         if self.config.problem_type == "single_label_classification":
             return None if labels is None else self.cross_entropy(logits, labels), logits
         loss = None if labels is None else F.binary_cross_entropy_with_logits(logits, labels.to(logits.dtype))

@@ -16,8 +16,9 @@ from hf_mlcl.experiments.display import Display
 
 FULL_NAMES = {"epochs": "num_train_epochs", "batch_size": "global_batch_size"}
 SHOWN = (
-    *("loss", "protocol", "backbone", "pooling", "max_length", "image_size", "global_batch_size", "num_train_epochs"),
-    *("minutes", "learning_rate", "head_learning_rate", "prototype_init", "thresholds", "output_dir"),
+    *("loss", "protocol", "backbone", "lora_rank", "pooling", "max_length", "image_size", "global_batch_size"),
+    *("num_train_epochs", "minutes", "learning_rate", "head_learning_rate", "prototype_init", "thresholds"),
+    "output_dir",
 )
 
 

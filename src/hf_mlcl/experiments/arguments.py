@@ -22,7 +22,15 @@ OF_PROTOCOL = {
 }
 """Settings that only one of the protocols has."""
 LEAST = {"max_length": 2, "max_train_length": 2, "augmented_passes": 0} | dict.fromkeys(
-    ("max_train_samples", "max_eval_samples", "image_size", "global_batch_size", "linear_batch_size", "linear_epochs"),
+    (
+        "max_train_samples",
+        "max_eval_samples",
+        "image_size",
+        "global_batch_size",
+        "linear_batch_size",
+        "linear_epochs",
+        "lora_rank",
+    ),
     1,
 )
 
@@ -59,6 +67,9 @@ class ExperimentArguments:
     )
     prompt: str | None = _field(
         None, "What texts begin with, or the name of one of the model's prompts; as its own files say if not set."
+    )
+    lora_rank: int | None = _field(
+        None, "Train a LoRA adapter of this rank in place of the whole backbone, such as 16; needs hf-mlcl[peft]."
     )
     projection_bias: bool = _field(False, "Biases in the projection, as in the authors' code; the paper prints none.")
     classifier_dropout: float = _field(0.0, "Of features before the classifier of losses on logits; the authors: 0.1.")

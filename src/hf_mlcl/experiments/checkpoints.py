@@ -35,6 +35,7 @@ MARKS = (STATE_FILE, "training_args.bin", "config.json", *WEIGHTS, *FOR_RESUMING
 """Files by which a checkpoint is known, also one that was interrupted."""
 WRITTEN = (
     *("model*.safetensors", "model.safetensors.index.json", "*config.json", "training_args.bin", "scaler.pt"),
+    *("adapter_model.safetensors", "heads.safetensors"),
     *("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt", "*.jinja", ".*.part"),
     *("statistics_*_of_*.pt", *FOR_RESUMING),
 )

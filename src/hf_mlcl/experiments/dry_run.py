@@ -267,6 +267,8 @@ def _origin(name: str, value: Any, study: Mapping[str, Origin], recipe: Recipe, 
         return Origin(study["global_batch_size"].who, "a device's share of global_batch_size")
     if name == "global_batch_size" and "per_device_train_batch_size" in settings:
         return Origin(study[name].who, "not used: per_device_train_batch_size goes before it")
+    if name in ("learning_rate", "head_learning_rate") and settings.get("lora_rank") is not None:
+        return Origin(OURS, "of an adapter; the heads keep the backbone's" if name == "learning_rate" else "")
     if name in study:
         return study[name]
     theirs = TrainingArguments.__dataclass_fields__.get(name)

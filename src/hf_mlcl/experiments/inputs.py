@@ -38,6 +38,7 @@ from hf_mlcl.data.images import Preprocessing
 from hf_mlcl.data.own import having
 from hf_mlcl.data.registry import chosen_options
 from hf_mlcl.experiments.arguments import SMALL_BACKBONE, ExperimentArguments
+from hf_mlcl.models.adapters import lora
 from hf_mlcl.models.families import PoolingError, reads
 from hf_mlcl.models.loading import load, problem
 from hf_mlcl.models.stated import stated_preprocessing
@@ -247,6 +248,8 @@ def _small_text_encoder(vocabulary: int, label_names: list[str], experiment: Exp
 def _from_backbone(name: str, label_names: list[str], experiment: ExperimentArguments, **settings: Any) -> MLCLModel:
     if experiment.backbone_weights is not None:
         settings["weights"] = experiment.backbone_weights
+    if experiment.lora_rank is not None:
+        settings["peft_config"] = lora(experiment.lora_rank)
     settings |= {"pretrained": experiment.pretrained, "trust_remote_code": experiment.trust_remote_code}
     settings["pooling"] = experiment.pooling
     with _naming_backbone(name, OSError, ValueError):

@@ -12,17 +12,18 @@ import os
 import runpy
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
-from transformers import HfArgumentParser
+from transformers import HfArgumentParser, TrainingArguments
 from transformers.trainer_utils import HubStrategy
 
 from hf_mlcl.data.registry import list_corpora
 from hf_mlcl.errors import unknown_name
 from hf_mlcl.evaluation.config import LinearEvaluationConfig
-from hf_mlcl.experiments.arguments import OF_PROTOCOL, ExperimentArguments
+from hf_mlcl.experiments.arguments import OF_PROTOCOL, SMALL_BACKBONE, ExperimentArguments
 from hf_mlcl.experiments.inputs import corpus_options
 from hf_mlcl.experiments.recipe import Recipe
 from hf_mlcl.experiments.settings_file import accepts, hint_name, known_arguments, read_settings
@@ -31,6 +32,8 @@ from hf_mlcl.training import ContrastiveTrainingArguments
 
 logger = logging.getLogger(__name__)
 
+ADAPTER_RATE = 10
+"""How many times larger the learning rate of an adapter is than that of a whole backbone."""
 DRY_RUN = ("--dry_run", "--dry-run")
 MAPPINGS = {"loss_kwargs": '{"alpha": 1.0}', "corpus_options": '{"labelled_only": true}'}
 """Settings that are mappings, with an example."""
@@ -134,6 +137,7 @@ def build_experiment(
     folder = f"outputs/{Path(str(chosen['corpus'])).stem}{'-small' if size == 'small' else ''}-{loss}"
     chosen.setdefault("output_dir", folder)
     _fit_to_protocol(chosen, settings)
+    _fit_to_adapter(chosen, settings)
     _choose_precision(chosen)
     of_experiment = {field.name for field in dataclasses.fields(ExperimentArguments)} & chosen.keys()
     experiment = ExperimentArguments(**{name: chosen.pop(name) for name in of_experiment})
@@ -232,6 +236,14 @@ def _fit_to_protocol(chosen: dict[str, Any], given: Mapping[str, Any]) -> None:
         raise ValueError("minutes and num_train_epochs both say how long to train. Give one of them.")
 
 
+def _fit_to_adapter(chosen: dict[str, Any], given: Mapping[str, Any]) -> None:
+    """A larger learning rate where an adapter learns in place of the backbone; the heads keep theirs."""
+    if chosen.get("lora_rank") is not None and "learning_rate" not in given:
+        rate = chosen.get("learning_rate", TrainingArguments.learning_rate)
+        chosen["learning_rate"] = ADAPTER_RATE * rate
+        chosen.setdefault("head_learning_rate", rate)
+
+
 def _choose_precision(chosen: dict[str, Any]) -> None:
     """The study's 16-bit mixed precision where a GPU is used and nothing else was said, here or to the launcher."""
     if {"bf16", "fp16"} & chosen.keys() or chosen.get("use_cpu") or not torch.cuda.is_available():
@@ -260,6 +272,7 @@ def _share(global_batch_size: int, training: ContrastiveTrainingArguments) -> in
 def check_experiment(experiment: ExperimentArguments, training: ContrastiveTrainingArguments) -> None:
     """Raise a ValueError for what cannot be trained or evaluated; it names the setting and what to do."""
     corpus, loss, options = experiment.corpus, training.loss, experiment.corpus_options
+    rank, weights, small = experiment.lora_rank, experiment.backbone_weights, experiment.backbone == SMALL_BACKBONE
     checkpoints = (HubStrategy.CHECKPOINT, HubStrategy.ALL_CHECKPOINTS)
     wrong = {
         f"num_train_epochs must be above 0, or max_steps must; got {training.num_train_epochs:g} and "
@@ -275,6 +288,10 @@ def check_experiment(experiment: ExperimentArguments, training: ContrastiveTrain
         f"test_file is for data of your own; the corpus {corpus!r} has its test split.": (
             corpus in list_corpora() and experiment.test_file is not None
         ),
+        "lora_rank needs PEFT: pip install 'hf-mlcl[peft]'.": rank is not None and find_spec("peft") is None,
+        "lora_rank trains an adapter of a pre-trained backbone, which is loaded again by its name: give --backbone a "
+        "model of the Hub, a folder or a timm architecture, not 'small', and neither --pretrained False nor "
+        "--backbone_weights.": rank is not None and (small or not experiment.pretrained or weights is not None),
         f"evaluation='direct' needs a loss on logits; {loss!r} trains no classifier. Join one ({loss}+zlpr), or leave "
         "evaluation at 'auto'.": experiment.evaluation == "direct" and "logit" not in loss_kinds(loss),
     }

@@ -63,6 +63,7 @@ from hf_mlcl.metrics import DecisionRule, f1
 from hf_mlcl.training import ContrastiveTrainingArguments
 from hf_mlcl.training.card_facts import scores_of, training_report
 from hf_mlcl.training.evaluation import SplitFeatures, evaluate_features, make_classifier, split_features
+from hf_mlcl.training.sharding import check_gatherable, gather_model
 from hf_mlcl.versions import library_versions
 
 logger = logging.getLogger(__name__)
@@ -199,6 +200,7 @@ def _run(
             check_same_data(before, settings)
         inputs = prepare_inputs(data, experiment, training)
     trainer = _trainer(inputs, training, checkpoint)
+    check_gatherable(trainer)
     watching = Watching(trainer, display)
     if first := trainer.is_world_process_zero():
         output.begin(settings)
@@ -252,6 +254,7 @@ def _learn(
             if watching.stopped:  # half a training is not what the study evaluates
                 watching.tell_how_to_go_on()
                 raise KeyboardInterrupt
+        gather_model(trainer)
         with measured("evaluate"):
             return metrics, evaluate_study(trainer, inputs, experiment, features)
     watching.looks = anytime.stages.history

@@ -31,6 +31,7 @@ from hf_mlcl.data.text import row_lengths
 from hf_mlcl.evaluation import LinearEvaluationConfig, LinearEvaluationResult
 from hf_mlcl.files import whole_file
 from hf_mlcl.metrics import average_precision
+from hf_mlcl.models.adapter_files import load_trained_state, trained_state
 from hf_mlcl.training import ContrastiveMultiLabelTrainer
 from hf_mlcl.training.batches import evenly
 from hf_mlcl.training.divergence import TrainingDivergedError
@@ -197,7 +198,7 @@ class Stages:
         return Stage(step, score, len(features["train"][1]), share, result)
 
     def _model_state(self) -> dict[str, Tensor]:
-        state = self.trainer.model.state_dict()
+        state = trained_state(self.trainer.model)  # of a model with an adapter, all but the backbone
         return {name: tensor.detach().to("cpu", copy=True) for name, tensor in state.items()}
 
     def callback(self, steps: int) -> TrainerCallback:
@@ -216,7 +217,7 @@ class Stages:
         best = self.best
         if best is None:
             raise RuntimeError("There is no stage yet: call begin() or look() first.")
-        self.trainer.model.load_state_dict(self._weights)
+        load_trained_state(self.trainer.model, self._weights)
         if best.result is None or best.rows < len(self.train):
             features = split_features(self.trainer, {"train": self.train, "validation": self.validation})
             refitted = self._fit(best.step, features, self.priors(), best.share)

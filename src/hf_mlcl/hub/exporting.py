@@ -35,6 +35,7 @@ from hf_mlcl.hub.native import (
 )
 from hf_mlcl.inference.encoding import token_limit
 from hf_mlcl.models import FeatureBackbone, MLCLForImageClassification, MLCLForSequenceClassification, MLCLModel
+from hf_mlcl.models.adapters import merged
 from hf_mlcl.models.exported import PROTOTYPES_FILE, save_prototypes
 from hf_mlcl.models.families import feature_size, is_causal
 from hf_mlcl.models.loading import load
@@ -78,6 +79,7 @@ def export_encoder(
         >>> type(AutoModel.from_pretrained(folder)).__name__
         'TimmWrapperModel'
     """
+    model = merged(model)
     if not isinstance(model, MLCLModel):
         raise ValueError(f"model must be an MLCLModel, got {type(model).__name__}. Classifiers: export_classifier.")
     if isinstance(model.backbone, FeatureBackbone):
@@ -132,6 +134,7 @@ def export_classifier(
         >>> bool((ours(pixels).logits - theirs(pixels).logits).abs().max() < 1e-5)
         True
     """
+    classifier = merged(classifier)
     with ready_for_export(classifier):
         config = classifier.config
         if isinstance(classifier, MLCLModel):

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from hf_mlcl.files import staged
 from hf_mlcl.hub.examples import example_inputs, ready_for_export
 from hf_mlcl.models import MLCLForImageClassification, MLCLForSequenceClassification, MLCLModel
+from hf_mlcl.models.adapters import merged
 from hf_mlcl.models.families import decoder_inputs, represent
 
 TOLERANCE = 1e-4
@@ -91,6 +92,7 @@ def export_onnx(
     target = Path(path)
     if target.suffix != ".onnx":
         raise ValueError(f"path must end in .onnx, got {target.name!r}.")
+    model = merged(model)
     with ready_for_export(model), staged(target.parent) as stage:
         first, second = (example_inputs(model, rows, length, image_size) for rows, length in ((2, 7), (3, 12)))
         graph = _Graph(model, list(first))

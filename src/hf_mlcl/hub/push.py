@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-WEIGHTS = "model.safetensors model-*-of-*.safetensors *.onnx onnx/*.onnx"
+WEIGHTS = "model.safetensors model-*-of-*.safetensors adapter_model.safetensors *.onnx onnx/*.onnx"
 INTENDED = f"""
     {WEIGHTS} model.safetensors.index.json prototypes.safetensors *.onnx.data onnx/*.onnx.data modeling_mlcl.py
+    adapter_config.json heads.safetensors
     README.md LICENSE* metrics.json figures/*.png .eval_results/*.yaml
     config.json generation_config.json preprocessor_config.json processor_config.json chat_template.jinja
     modules.json sentence_bert_config.json config_sentence_transformers.json 1_Pooling/config.json

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from hf_mlcl.losses.engine import Contrast, PairCounts, Pairs, contrast, pairs
 from hf_mlcl.losses.gathering import gather_rows, rank, sum_over_ranks, world_size
-from hf_mlcl.losses.labels import LabelSets, check_dense, check_multi_hot, check_zero_one, to_class_ids
+from hf_mlcl.losses.labels import LabelSets, check_dense, check_followed, check_multi_hot, check_zero_one, to_class_ids
 from hf_mlcl.losses.loss import Loss, number
 from hf_mlcl.losses.queue import MomentumQueue
 
@@ -163,6 +163,7 @@ class ContrastiveLoss(Loss):
         shares add up to those of the whole.
         """
         check_dense(embeddings=embeddings, labels=labels, prototypes=prototypes)
+        check_followed(embeddings)
         with torch.autocast(embeddings.device.type, enabled=False):
             x, rows = self._arrange(embeddings, labels, prototypes, queue)
             anchors = _share(self.anchors(rows), *shard)
@@ -181,6 +182,7 @@ class ContrastiveLoss(Loss):
             ([0.0, 1.0, 0.0], [0.0, 0.5, -0.5])
         """
         check_dense(embeddings=embeddings, labels=labels, prototypes=prototypes)
+        check_followed(embeddings)
         with torch.autocast(embeddings.device.type, enabled=False):
             x, rows = self._arrange(embeddings, labels, prototypes, None)
             return pairs(x, self._contrast(rows, self.anchors(rows)))

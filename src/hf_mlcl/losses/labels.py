@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._subclasses import FakeTensor  # its only place
 
 NO_CLASS = -100
 """The class id of a row without a class, as in `torch.nn.functional.cross_entropy`."""
@@ -75,6 +76,30 @@ def check_dense(**inputs: Any) -> None:
             )
         if value is not None and value.layout != torch.strided:
             raise ValueError(f"{name} must be a dense tensor, got {value.layout}. Convert it: {name}.to_dense().")
+
+
+def has_values(tensor: Tensor) -> bool:
+    """Whether a tensor's values can be looked at: not those of torch.func, of FakeTensorMode and of the meta device."""
+    return not (tensor.is_meta or isinstance(tensor, FakeTensor) or _is_transformed(tensor))
+
+
+def _is_transformed(tensor: Tensor) -> bool:
+    # Private, but torch has no public way to ask; torch.compile, which cannot trace it, never comes here.
+    return not torch.compiler.is_compiling() and torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+
+
+def check_followed(embeddings: Tensor) -> None:
+    """Raise where a contrastive loss, whose gradient is computed in closed form, cannot be followed."""
+    if _is_transformed(embeddings):
+        raise NotImplementedError(
+            "Contrastive losses compute their gradient in closed form, which torch.func (grad, vmap, jvp, ...) cannot "
+            "follow. Call backward(), or torch.autograd.grad, on the loss."
+        )
+    if embeddings.is_meta:
+        raise ValueError(
+            "embeddings are on the meta device, where there is nothing to compute with. For shapes alone, call the "
+            "loss under torch._subclasses.FakeTensorMode."
+        )
 
 
 def check_multi_hot(labels: Tensor, rows: Tensor, *, rows_name: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from hf_mlcl.losses.labels import check_dense
+from hf_mlcl.losses.labels import check_dense, has_values
 
 
 class Loss(nn.Module):
@@ -38,7 +38,9 @@ class Loss(nn.Module):
 
         Looking at values makes the host wait for an accelerator, and a wrong encoding shows in the first batch.
         """
-        return not torch.compiler.is_compiling() and (not self._seen_labels or labels.device.type == "cpu")
+        if torch.compiler.is_compiling() or not has_values(labels):
+            return False
+        return not self._seen_labels or labels.device.type == "cpu"
 
     def labels_are_right(self) -> None:
         """Called once a batch's labels have passed the checks: later batches on an accelerator are not looked at."""

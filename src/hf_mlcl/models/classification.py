@@ -64,6 +64,7 @@ class _LinearHeadsClassifier(SharedModel):
             weight: Of the heads (heads, labels, features).
             bias: (heads, labels).
         """
+        encoder = encoder.merged()
         config = copy.deepcopy(encoder.config)
         config.num_heads = len(weight)
         labels, size = config.num_labels, feature_size(encoder.backbone, config.modalities)

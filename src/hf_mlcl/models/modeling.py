@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,7 +22,8 @@ from transformers import initialization as init
 from transformers.dynamic_module_utils import custom_object_save
 from transformers.utils import ModelOutput
 
-from hf_mlcl.models import backbones, dual
+from hf_mlcl.models import adapters, backbones, dual
+from hf_mlcl.models.adapter_files import WithAdapter
 from hf_mlcl.models.backbones import FeatureBackbone, backbone_from_config
 from hf_mlcl.models.configuration import FeatureBackboneConfig, MLCLConfig
 from hf_mlcl.models.exported import exported_encoder
@@ -203,10 +205,11 @@ class SharedModel(PreTrainedModel):
             return push_folder(folder, repository, private, token, **push)
 
 
-class MLCLModel(SharedModel):
+class MLCLModel(WithAdapter, SharedModel):
     """An encoder for multi-label contrastive learning.
 
     Make one with `from_backbone`; `save_pretrained`, `from_pretrained` and the Auto classes work as for any model.
+    One with an adapter (`hf_mlcl.models.adapters`) is saved without its backbone.
 
     Attributes:
         embedding_chunk_size: Rows that the encoder computes at a time while training, with exact gradients for the
@@ -258,6 +261,7 @@ class MLCLModel(SharedModel):
         modalities: Sequence[Modality] | None = None,
         classifier: bool = False,
         classifier_dropout: float = 0.0,
+        peft_config: Any = None,
         **kwargs: Any,
     ) -> MLCLModel:
         """Wrap a backbone.
@@ -275,6 +279,7 @@ class MLCLModel(SharedModel):
                 given, and a row may then have a text, an image or both.
             classifier: Whether to add a linear classifier; the trainer adds it by itself where the loss needs logits.
             classifier_dropout: Dropout of the features before it.
+            peft_config: Of an adapter of PEFT, such as ``LoraConfig(r=16)``, which learns in place of the backbone.
             **kwargs: ``pretrained=False`` for random weights, ``weights=`` for a safetensors file of a timm
                 architecture, ``trust_remote_code=True`` to run Python files that come with the backbone (it is refused
                 otherwise), and what ``from_pretrained`` of the backbone takes, such as ``attn_implementation`` or
@@ -289,9 +294,8 @@ class MLCLModel(SharedModel):
         if isinstance(label_names, str) or len(names) != len(set(names)) or not names:
             raise ValueError(f"label_names must be a list of different names, one per label; got {label_names!r}.")
         backbone, pooling = backbones.load_backbone(name, pooling=pooling, **kwargs)
-        attention = backbone.config._attn_implementation
         config = MLCLConfig(
-            backbone_config=backbone.config,
+            backbone_config=copy.deepcopy(backbone.config),  # replaced by the original, whose attention it would unset
             id2label=dict(enumerate(names)),
             label2id={name: i for i, name in enumerate(names)},
             projection_dim=projection_dim,
@@ -301,6 +305,19 @@ class MLCLModel(SharedModel):
             classifier=classifier,
             classifier_dropout=classifier_dropout,
         )
+        model = cls.around(config, backbone)
+        loaded = kwargs.get("pretrained", True) and kwargs.get("weights") is None
+        place_of_it = backbone.name_or_path if isinstance(name, PreTrainedModel) else os.fspath(name)
+        model.origin = adapters.Origin.of(backbone, place_of_it if loaded else "", kwargs.get("revision"))
+        if peft_config is not None:
+            model.add_adapter(peft_config)
+        return model
+
+    @classmethod
+    def around(cls, config: MLCLConfig, backbone: PreTrainedModel) -> MLCLModel:
+        """A model with this backbone, whose weights stay as they are, and new heads."""
+        attention = backbone.config._attn_implementation
+        config.backbone_config = backbone.config
         for parameter in backbone.parameters():
             parameter._is_hf_initialized = True  # loaded: only what is new gets drawn
         model = cls(config, backbone)
@@ -336,9 +353,14 @@ class MLCLModel(SharedModel):
                 init.zeros_(module.bias)
 
     def train(self, mode: bool = True) -> MLCLModel:
-        """As of any module; statistics of batch normalisation stay as they are where `freeze_batch_norm` says so."""
+        """As of any module; statistics of batch normalisation stay as they are where `freeze_batch_norm` says so.
+
+        They do where the backbone has an adapter, too: nothing of the backbone is saved then.
+        """
         super().train(mode)
-        if mode and self.freeze_batch_norm:
+        if mode and adapters.is_quantised(self.backbone):
+            adapters.unpack(self.backbone)
+        if mode and (self.freeze_batch_norm or adapters.has_adapter(self)):
             for module in self.backbone.modules():
                 if isinstance(module, _BatchNorm):
                     module.eval()
@@ -413,7 +435,7 @@ class MLCLModel(SharedModel):
 
     def save_backbone(self, folder: str | Path) -> None:
         """Save the bare backbone as itself: AutoModel loads it, with no trace of this package."""
-        self.backbone.save_pretrained(folder)
+        self.merged().backbone.save_pretrained(folder)
 
 
 AutoConfig.register("mlcl", MLCLConfig)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import warnings
 from dataclasses import dataclass
 from typing import Any
@@ -121,6 +122,23 @@ class ContrastiveTrainingArguments(TrainingArguments):
         self.label_names = ["labels"]
         self._choose_best_checkpoint()
         super().__post_init__()
+        self._check_launch()
+
+    def _check_launch(self) -> None:
+        """Tell of processes and shards that a user wants and a launcher does not give."""
+        if self.world_size > 1:
+            if self.fsdp and self.device.type == "cpu":
+                raise ValueError(
+                    "fsdp is not possible on CPUs: accelerate would train in DDP without a word. Leave it out."
+                )
+            return
+        # What accelerate sets for several processes, which on CPUs it leaves to MPI, and starts one.
+        if {"ACCELERATE_MIXED_PRECISION", "MASTER_ADDR"} <= os.environ.keys() and "WORLD_SIZE" not in os.environ:
+            warnings.warn(
+                "accelerate launch was told to start several processes, but on CPUs it starts one: this training runs "
+                "in a single process. Use torchrun --nproc_per_node N, with use_cpu=True.",
+                stacklevel=5,
+            )
 
     def _choose_best_checkpoint(self) -> None:
         """For losses on logits: keep the best checkpoint by micro-F1, where the user's own settings let it be told."""

@@ -11,6 +11,9 @@ from typing import Any
 import torch
 from safetensors import safe_open
 from transformers.trainer_pt_utils import safe_globals
+from transformers.utils import ADAPTER_CONFIG_NAME
+
+from hf_mlcl.models.adapter_files import FILES
 
 STATE_FILE = "trainer_state.json"
 WEIGHTS = ("*model*.safetensors", "*model*.bin")
@@ -56,6 +59,8 @@ def damage(checkpoint: Path) -> str | None:
         return None
     if not any(has(checkpoint, pattern) for pattern in WEIGHTS):
         return "model.safetensors is missing"
+    if (checkpoint / ADAPTER_CONFIG_NAME).is_file() and (gone := [name for name in FILES if not has(checkpoint, name)]):
+        return f"{gone[0]} is missing"
     for index in checkpoint.glob("*.index.json"):
         parts = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
         if missing := [part for part in sorted(parts) if not (checkpoint / part).is_file()]:

@@ -24,6 +24,8 @@ from hf_mlcl.hub import SplitScores
 from hf_mlcl.losses import ContrastiveLoss, CrossEntropyLoss, as_loss, loss_kinds, loss_terms
 from hf_mlcl.metrics import compute_metrics, compute_single_label_metrics, multilabel_metrics
 from hf_mlcl.models import FeatureBackbone, MLCLModel
+from hf_mlcl.models.adapter_files import find_adapter, load_trained_state, read_adapter
+from hf_mlcl.models.adapters import adopt, check_trainable, has_adapter
 from hf_mlcl.training.arguments import ContrastiveTrainingArguments
 from hf_mlcl.training.batches import REAL_ROWS, check_not_empty, evenly, first_view
 from hf_mlcl.training.card_facts import scores_of, training_report
@@ -113,7 +115,7 @@ class ContrastiveMultiLabelTrainer(FeatureTrainer, PushingTrainer):
         self.counted_labels: tuple[Any, npt.NDArray[np.int64]] | None = None
         """Training data, and how often each label occurs in it, once a linear evaluation has seen all of it."""
         if model is not None:
-            self._fit_model_to_loss(model, args)
+            model = self._fit_model_to_loss(model, args)
         names = ("compute_metrics", "preprocess_logits_for_metrics")
         self._given_for_logits = {name: kwargs[name] for name in names if kwargs.get(name) is not None}
         kwargs["compute_metrics"] = self._metrics_of_loss(args)
@@ -170,12 +172,14 @@ class ContrastiveMultiLabelTrainer(FeatureTrainer, PushingTrainer):
 
     def _fit_model_to_loss(self, model: MLCLModel, args: ContrastiveTrainingArguments) -> MLCLModel:
         """Give the model what the loss needs, and keep still what it does not use."""
+        model = adopt(model)
         if not isinstance(model, MLCLModel):
             raise ValueError(
                 f"model must be an MLCLModel, got {type(model).__name__}. "
                 "Wrap the encoder: MLCLModel.from_backbone(name, label_names)."
             )
         _forget_preparation(model)
+        check_trainable(model)
         if self._uses("logit"):
             model.add_classifier()
         # DDP waits for a gradient of every parameter that wants one.
@@ -301,7 +305,9 @@ class ContrastiveMultiLabelTrainer(FeatureTrainer, PushingTrainer):
             raise
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
-        """HF's; weights of another size are an error that names the checkpoint."""
+        """HF's, or that of a model with an adapter; what does not fit is an error that names the checkpoint."""
+        if self._load_adapter(resume_from_checkpoint):
+            return
         try:
             super()._load_from_checkpoint(resume_from_checkpoint, model)
         except RuntimeError as error:
@@ -310,6 +316,23 @@ class ContrastiveMultiLabelTrainer(FeatureTrainer, PushingTrainer):
             raise ValueError(
                 f"The weights in {resume_from_checkpoint} do not fit the model: {' '.join(str(error).split())[:400]}"
             ) from error
+
+    def _load_best_model(self) -> None:
+        """HF's, or that of a model with an adapter."""
+        if not self._load_adapter(self.state.best_model_checkpoint):
+            super()._load_best_model()
+
+    def _load_adapter(self, checkpoint: str) -> bool:
+        """Load a checkpoint of an adapter, and say whether it is one; HF's own knows only PEFT's."""
+        if self.is_fsdp_enabled or self.is_deepspeed_enabled:  # whose checkpoints have all weights
+            return False
+        is_stored = find_adapter(checkpoint)
+        if is_stored != has_adapter(self.model):
+            owner, other = ("checkpoint", "model") if is_stored else ("model", "checkpoint")
+            raise ValueError(f"{checkpoint} does not fit the model: the {owner} has an adapter, the {other} has none.")
+        if is_stored:
+            load_trained_state(self.model, read_adapter(checkpoint).state, checkpoint)
+        return is_stored
 
     def _issue_warnings_after_load(self, load_result: Any) -> None:
         """An error in place of HF's warnings: weights that a checkpoint lacks would stay as they were drawn."""

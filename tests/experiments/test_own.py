@@ -11,7 +11,7 @@ from experiments.tiny import text_backbone
 from hf_mlcl import MLCLModel
 from hf_mlcl.data.own import OwnData
 from hf_mlcl.experiments import build_experiment, inputs
-from hf_mlcl.experiments.recipe import default_backbone, own_recipe
+from hf_mlcl.experiments.own import default_backbone, own_recipe
 
 
 def data_of(rows, words=5, kind="text"):

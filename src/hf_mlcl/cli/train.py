@@ -173,7 +173,7 @@ def _show(known: dict[str, Any], splits: Any, announced: bool) -> None:
     """The settings that matter; and how much is to be downloaded of a backbone that was chosen for the user."""
     from huggingface_hub import try_to_load_from_cache
 
-    from hf_mlcl.experiments.recipe import default_backbone
+    from hf_mlcl.experiments.own import default_backbone
 
     if splits is not None and announced:
         name, megabytes = default_backbone(_modality(splits))

@@ -20,8 +20,7 @@ from transformers import set_seed
 
 from hf_mlcl import ContrastiveMultiLabelTrainer
 from hf_mlcl.data.labels import label_counts
-from hf_mlcl.data.own import data_fingerprint, read_own_data
-from hf_mlcl.data.own_files import Source, source_name
+from hf_mlcl.data.own import data_fingerprint
 from hf_mlcl.data.registry import list_corpora
 from hf_mlcl.evaluation import LinearEvaluationResult, space_quality
 from hf_mlcl.experiments.anytime import UNIFORMITY_ROWS, Anytime
@@ -35,16 +34,15 @@ from hf_mlcl.experiments.checkpoints import (
 )
 from hf_mlcl.experiments.display import Display
 from hf_mlcl.experiments.explaining import write_page_of_training
-from hf_mlcl.experiments.inputs import OWN_DATA, Inputs, load_data, prepare_inputs
+from hf_mlcl.experiments.inputs import Inputs, load_data, prepare_inputs
 from hf_mlcl.experiments.output_folder import OutputFolder
 from hf_mlcl.experiments.parsing import (
-    build_experiment,
     check_experiment,
     check_push,
     linear_config,
     parse_experiment,
 )
-from hf_mlcl.experiments.recipe import Recipe, own_recipe
+from hf_mlcl.experiments.recipe import Recipe
 from hf_mlcl.experiments.results import (
     DATA_FINGERPRINT,
     DATA_SOURCE,
@@ -129,33 +127,6 @@ def run_experiment(
         if training.process_index == 0 and training.push_to_hub:
             _push(result, training)
     return result
-
-
-def train_classifier(
-    data: Source, output_dir: str | os.PathLike[str], *, quiet: bool = False, **settings: Any
-) -> ExperimentResult:
-    """A classifier for data of your own in one call: what ``hf-mlcl train`` does.
-
-    Args:
-        data: What `read_own_data` takes: a file, a folder, a dataset on the Hub or in memory, a pandas DataFrame.
-        output_dir: Folder of the result; `result.folder / "classifier"` opens in pipelines.
-        quiet: Whether nothing is printed.
-        **settings: Any field of `ExperimentArguments` or `ContrastiveTrainingArguments`, such as ``minutes=10``.
-
-    Examples:
-        >>> import pandas, tempfile
-        >>> rows = [(f"a {word} {number}", word) for word in ("cat", "dog", "cow") for number in range(40)]
-        >>> settings = {"backbone": "small", "max_steps": 2, "use_cpu": True, "export": False, "disable_tqdm": True}
-        >>> table = pandas.DataFrame(rows, columns=["text", "tags"])
-        >>> result = train_classifier(table, tempfile.mkdtemp(), quiet=True, **settings)
-        >>> sorted(path.name for path in (result.folder).glob("[!.]*"))
-        ['classifier', 'encoder', 'metrics.json', 'test_decisions.npz']
-    """
-    columns: dict[str, Any] = {name: settings.get(name) for name in OWN_DATA}
-    own = read_own_data(data, **columns)
-    recipe = own_recipe(own, source_name(data), settings.get("backbone"))
-    experiment, training = build_experiment(recipe, {**settings, "output_dir": os.fspath(output_dir)})
-    return run_experiment(experiment, training, own.splits, quiet=quiet)
 
 
 def run_recipe(recipe: Recipe, description: str | None = None) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import pytest
 import torch
 
@@ -53,6 +55,20 @@ def test_a_gathered_model_is_saved_whole_and_loads_in_one_process(results):
     with torch.no_grad():
         features = MLCLModel.from_pretrained(folder / "whole").eval()(**batch).features
     torch.testing.assert_close(features, two["features"], **SAME)
+
+
+@pytest.mark.distributed
+@pytest.mark.skipif(find_spec("deepspeed") is None, reason="DeepSpeed is not installed, and no dependency of ours")
+def test_with_zero_3_it_trains_saves_and_resumes_as_without(results, tmp_path, monkeypatch):
+    monkeypatch.setenv("DS_ACCELERATOR", "cpu")
+    assert all_went_well(run_ranks(sharding_worker.zero_3, str(tmp_path / "zero.pt"), ranks=1, folder=tmp_path))
+    found, (one, *_) = torch.load(tmp_path / "zero.pt"), results
+    assert found["enabled"]
+    for name in ("features", "resumed"):
+        torch.testing.assert_close(found[name], one["features"], **SAME)
+    saved = MLCLModel.from_pretrained(tmp_path / "zero" / "whole").state_dict()
+    for name, value in one["gathered"].items():
+        torch.testing.assert_close(saved[name], value, **SAME)
 
 
 class Sharded:

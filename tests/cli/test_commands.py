@@ -149,7 +149,7 @@ def test_wrong_arguments_end_with_code_2(hf_mlcl, arguments):
     ("arguments", "message"),
     [
         (["--learning_rat", "1"], "There is no argument '--learning_rat'. Known, nearest first: --learning_rate"),
-        (["--learning_rate", "fast"], "argument --learning_rate"),
+        (["--learning_rate", "fast"], "'--learning_rate'"),
     ],
 )
 def test_a_wrong_argument_of_the_training_is_an_error_of_the_program(hf_mlcl, arguments, message):

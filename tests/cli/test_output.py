@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import os
+import re
 import sys
+from unittest import mock
 
 import pytest
 
@@ -15,33 +18,39 @@ from hf_mlcl.experiments.prediction import newest_classifier
 COLUMNS = 80
 
 
-@pytest.fixture
-def terminal(monkeypatch):
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    monkeypatch.setenv("COLUMNS", str(COLUMNS))
+class Screen(io.StringIO):
+    def isatty(self):
+        return True
 
 
-def test_no_number_is_split_however_many_columns_there_are(terminal, capsys):
+def on_screen(function, *arguments):
+    """What a terminal shows; stdout is replaced here, since pytest puts its own in place before each test."""
+    with mock.patch.object(sys, "stdout", Screen()) as screen, mock.patch.dict(os.environ, COLUMNS=str(COLUMNS)):
+        function(*arguments)
+    return re.sub(r"\x1b\[[0-9;]*m", "", screen.getvalue())  # without colours
+
+
+def test_no_number_is_split_however_many_columns_there_are():
     numbers = [0.325361 + i / 1000 for i in range(14)]
-    print_table(["loss", *(f"metric {i}" for i in range(14))], [["reg", *numbers], ["reg+zlpr", *numbers]], "scores")
-    printed = capsys.readouterr().out
+    headings = ["loss", *(f"metric {i}" for i in range(14))]
+    printed = on_screen(print_table, headings, [["reg", *numbers], ["reg+zlpr", *numbers]], "scores")
     assert max(map(len, printed.splitlines())) <= COLUMNS
     for number in numbers:
         assert printed.count(f"{number:.4f}") == 2
     assert printed.count("reg+zlpr") > 1  # every part says whose the numbers are
 
 
-def test_no_word_of_a_sentence_is_split(terminal, capsys):
+def test_no_word_of_a_sentence_is_split():
     sentence = "the abstracts of papers on computer science, which are their authors'"
-    print_table(["name", "rows", "licence", "how"], [["aapd", 37_820, sentence, sentence]] * 2)
-    printed = capsys.readouterr().out
+    rows = [["aapd", 37_820, sentence, sentence]] * 2
+    printed = on_screen(print_table, ["name", "rows", "licence", "how"], rows)
     assert max(map(len, printed.splitlines())) <= COLUMNS
     assert all(word in printed for word in ("37820", *sentence.split()))
 
 
-def test_a_long_text_goes_on_below_its_beginning(terminal, capsys):
-    print_pairs([("labels", " ".join(f"word{i}" for i in range(40))), ("x", "short")], "title")
-    lines = capsys.readouterr().out.splitlines()
+def test_a_long_text_goes_on_below_its_beginning():
+    pairs = [("labels", " ".join(f"word{i}" for i in range(40))), ("x", "short")]
+    lines = on_screen(print_pairs, pairs, "title").splitlines()
     assert max(map(len, lines)) <= COLUMNS
     assert all(line.startswith(" " * 10) for line in lines[2:-1])
 

@@ -8,11 +8,11 @@ import json
 import numpy as np
 import pytest
 import torch
-from transformers import BertConfig
+from transformers import BertConfig, GPT2Config
 
 from hf_mlcl import MLCLConfig, MLCLForSequenceClassification, MLCLModel
 from hf_mlcl.data import image_processor, word_tokenizer
-from hf_mlcl.hub import export_model, modeling_mlcl, push_folder
+from hf_mlcl.hub import export_classifier, export_model, modeling_mlcl, push_folder
 from hf_mlcl.hub.exporting import CODE
 from hub.cases import NAMES, SMALL, labelled
 from hub.hub_server import USER
@@ -76,6 +76,21 @@ def test_the_last_token_is_found_with_padding_on_either_side(side):
     mask = torch.tensor([[0, 0, 1, 1], [0, 1, 1, 1]] if side == "left" else [[1, 1, 0, 0], [1, 1, 1, 0]])
     output = type("Output", (), {"last_hidden_state": hidden})
     assert model._represent(output, mask).flatten().tolist() == ([3, 7] if side == "left" else [1, 6])
+
+
+def test_a_decoder_counts_positions_from_its_first_token_whichever_side_is_padded(tmp_path):
+    """GPT-2 alone would count padding, and give a text padded on the left other features than the text itself."""
+    torch.manual_seed(0)
+    backbone = GPT2Config(vocab_size=30, n_embd=16, n_layer=1, n_head=2)
+    encoder = MLCLModel(MLCLConfig(backbone_config=backbone, pooling="last", **labelled()))
+    ours = MLCLForSequenceClassification.from_encoder(encoder, torch.randn(1, 3, 16), torch.randn(1, 3)).eval()
+    export_classifier(ours, tmp_path)
+    theirs = modeling_mlcl.MLCLForSequenceClassification.from_pretrained(tmp_path).eval()
+    alone = theirs(torch.tensor([[5, 6, 7]]), torch.ones(1, 3)).logits
+    for ids, mask in (([[0, 0, 5, 6, 7]], [[0, 0, 1, 1, 1]]), ([[5, 6, 7, 0, 0]], [[1, 1, 1, 0, 0]])):
+        padded = torch.tensor(ids), torch.tensor(mask)
+        torch.testing.assert_close(theirs(*padded).logits, alone, atol=1e-5, rtol=0)
+        torch.testing.assert_close(ours(*padded).logits, alone, atol=1e-5, rtol=0)
 
 
 def test_a_card_keeps_what_its_owner_wrote_and_gets_the_lines_for_what_was_written(run, tmp_path):

@@ -14,6 +14,8 @@ from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import TemplateProcessing
 from transformers import AutoModel, CLIPProcessor, PreTrainedTokenizerFast, ViTImageProcessor
 
+from hf_mlcl import MLCLModel
+
 WORDS = ["red", "green", "blue", "a", "of", "the", "query", ":", "photo", ".", "this", "text", "is", "about"]
 SIDE = 32
 MEAN, STD = [0.4, 0.5, 0.6], [0.2, 0.3, 0.4]
@@ -50,6 +52,7 @@ IMAGES = {
     "ConvNeXtV2": lambda: hf.ConvNextV2Config(num_stages=4, **_stages),
     "ResNet": lambda: hf.ResNetConfig(embedding_size=8, **_stages),
     "CLIP images": lambda: hf.CLIPVisionConfig(**_patches),
+    "timm": lambda: MLCLModel.from_backbone("test_resnet", ["a", "b"], pretrained=False).config.backbone_config,
 }
 PAIRS = {
     "CLIP": lambda: hf.CLIPConfig(text_config=_text_tower, vision_config=_patches, projection_dim=12),

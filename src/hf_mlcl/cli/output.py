@@ -81,7 +81,6 @@ def _draw(headings: list[str], cells: list[list[str]], numeric: list[bool], titl
                 headings[number],
                 justify="right" if right else "left",
                 min_width=least[number],
-                no_wrap=right,
                 overflow="fold",
             )
         for row in cells:

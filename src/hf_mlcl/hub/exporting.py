@@ -8,6 +8,7 @@ of their own takes it: `modeling_mlcl.py` goes along, one file that needs nothin
 from __future__ import annotations
 
 import copy
+import inspect
 import json
 import os
 import shutil
@@ -35,7 +36,7 @@ from hf_mlcl.hub.native import (
 from hf_mlcl.inference.encoding import token_limit
 from hf_mlcl.models import FeatureBackbone, MLCLForImageClassification, MLCLForSequenceClassification, MLCLModel
 from hf_mlcl.models.exported import PROTOTYPES_FILE, save_prototypes
-from hf_mlcl.models.families import feature_size
+from hf_mlcl.models.families import feature_size, is_causal
 from hf_mlcl.models.loading import load
 
 CODE = Path(modeling_mlcl.__file__)
@@ -181,6 +182,8 @@ def _save_with_code(classifier: Any, folder: Path) -> None:
     settings = json.loads(path.read_text(encoding="utf-8"))
     settings["auto_map"] = {key: f"{CODE.stem}.{value}" for key, value in auto.items()}
     settings["feature_size"] = feature_size(classifier.backbone)
+    takes = inspect.signature(classifier.backbone.forward).parameters
+    settings["count_positions"] = is_causal(classifier.config.backbone_config) and "position_ids" in takes
     path.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
     shutil.copyfile(CODE, folder / CODE.name)
     theirs, inputs = load(getattr(modeling_mlcl, name), folder).eval(), example_inputs(classifier, rows=3, length=9)

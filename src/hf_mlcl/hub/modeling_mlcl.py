@@ -23,7 +23,7 @@ class MLCLConfig(PretrainedConfig):
     """The encoder's configuration, how tokens become one vector, and the rule by which labels are given.
 
     A label is given where its probability reaches its entry in `thresholds` (0.5 where that is None). With
-    `single_label`, a row has one label: the most probable one.
+    `single_label`, a row has one label: the most probable one. `count_positions`: from the first token that counts.
     """
 
     model_type = "mlcl"
@@ -33,6 +33,7 @@ class MLCLConfig(PretrainedConfig):
         backbone_config: Any = None,
         pooling: str = "first",
         feature_size: int = 1,
+        count_positions: bool = False,
         num_heads: int = 1,
         thresholds: list[float] | None = None,
         single_label: bool = False,
@@ -43,7 +44,7 @@ class MLCLConfig(PretrainedConfig):
             settings = dict(backbone_config)
             backbone_config = AutoConfig.for_model(settings.pop("model_type"), **settings)
         self.backbone_config, self.pooling, self.feature_size = backbone_config, pooling, feature_size
-        self.num_heads, self.logit_temperature = num_heads, logit_temperature
+        self.num_heads, self.logit_temperature, self.count_positions = num_heads, logit_temperature, count_positions
         self.thresholds, self.single_label = thresholds, single_label
         super().__init__(**{"problem_type": "multi_label_classification", **kwargs})
 
@@ -90,19 +91,21 @@ class _Classifier(PreTrainedModel):
         if pooling == "pooled":
             return outputs.pooler_output.flatten(1)
         hidden: Tensor = outputs.last_hidden_state
+        if hidden.ndim == 4:  # channels, height, width
+            hidden = hidden.flatten(2).transpose(1, 2)
         if pooling == "first":
             return hidden[:, 0]
         mask = torch.ones(hidden.shape[:2], device=hidden.device) if attention_mask is None else attention_mask
         if pooling == "last":  # padding may be on either side
             places = torch.arange(hidden.shape[1], device=hidden.device)
             return hidden[torch.arange(len(hidden), device=hidden.device), (places * (mask > 0)).argmax(1)]
-        if pooling != "mean":
-            raise ValueError(f"pooling must be one of first, last, mean and pooled, but is {pooling!r}.")
         shares = mask.unsqueeze(-1).to(hidden.dtype)
         return (hidden * shares).sum(1) / shares.sum(1).clamp(min=1.0)
 
     def _loss_and_logits(self, labels: Tensor | None, **inputs: Tensor | None) -> tuple[Tensor | None, Tensor]:
         given = {name: value for name, value in inputs.items() if value is not None}
+        if self.config.count_positions and "attention_mask" in given:
+            given.setdefault("position_ids", (given["attention_mask"].long().cumsum(1) - 1).clamp(min=0))
         features = self._represent(self.backbone(**given), given.get("attention_mask"))
         logits = self.heads(features) / self.config.logit_temperature
         if self.config.problem_type == "single_label_classification":

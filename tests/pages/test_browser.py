@@ -20,7 +20,8 @@ playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="needs a Chromium of the system (apt-get install chromium)")
 
 SIZES = {"screen": (1280, 900), "phone": (390, 844)}
-LOOKS = [(size, scheme) for size in SIZES for scheme in ("light", "dark")]
+LOOKS = [("screen", "light"), ("phone", "dark")]
+LOOKS += [pytest.param(*look, marks=pytest.mark.slow) for look in (("screen", "dark"), ("phone", "light"))]
 OUTSIDE = """() => {
   const out = [];
   for (const one of document.querySelectorAll("body *:not(script):not(style)")) {

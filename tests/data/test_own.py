@@ -210,7 +210,7 @@ def test_rare_labels_and_texts_in_two_splits_are_noted(tmp_path):
     rows = [{"text": "the same", "tags": "a|b" if i else "a|b|rare"} for i in range(20)]
     pd.DataFrame(rows).to_csv(tmp_path / "data.csv", index=False)
     notes = " ".join(read_own_data(tmp_path / "data.csv").notes)
-    assert "1 of 3 labels have fewer than 5 rows and can hardly be learned: rare" in notes
+    assert "1 of 3 labels has fewer than 5 rows and can hardly be learned: rare" in notes
     assert "2 test texts also occur in training" in notes
 
 

@@ -171,8 +171,8 @@ def read_own_data(
     result, rule = cut_missing_splits(splits, seed) if cut else (DatasetDict(splits), "as given")
     data = OwnData(result, "text+image" if beside else modality, content, labels.found, rule, notes, beside)
     if few := [name for name, count in data.label_counts().items() if count < 5]:
-        have = "label has" if len(few) == 1 else "labels have"
-        what = f"{len(few)} of {len(labels.names)} {have} fewer than 5 rows and can hardly be learned"
+        have = "has" if len(few) == 1 else "have"
+        what = f"{len(few)} of {len(labels.names)} labels {have} fewer than 5 rows and can hardly be learned"
         notes.append(f"{what}: {', '.join(few[:5])}{', …' if len(few) > 5 else ''}")
     if modality == "text" and "test" in result:
         learned = set(result["train"]["text"][:])

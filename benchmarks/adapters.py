@@ -105,7 +105,7 @@ def main() -> None:
     trained, largest = found["reloaded"], np.abs(found["reloaded"]).max()
     differences = {name: np.abs(values - trained).max() for name, values in found.items() if name != "reloaded"}
     table(
-        f"Merged, against the adapter on its base model: largest difference of a feature (the largest one is {largest:.2f})",
+        f"Merged, against the adapter on its base model: largest difference of a feature (of up to {largest:.2f})",
         ["exported, merged", "difference", "of the largest"],
         [[name, f"{value:.1e}", f"{value / largest:.1e}"] for name, value in differences.items()],
     )

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from hf_mlcl.colours import BLUE, GREEN, GREY, ORANGE, PALETTE
+from hf_mlcl.colours import BLUE, GREEN, GREY, ORANGE, PALETTE, loss_styles
 from hf_mlcl.evaluation import FrequencyCurve, GradientStudy, LinearEvaluationResult
 from hf_mlcl.evaluation.figures import plain_axes
 
@@ -16,9 +16,10 @@ from hf_mlcl.evaluation.figures import plain_axes
 def draw_space_quality(spaces: Mapping[str, dict[str, float]]) -> Figure:
     """Alignment against uniformity of several spaces; the lower left corner is the best."""
     figure, axes = plain_axes()
-    colours = dict(zip(spaces, PALETTE * len(spaces), strict=False))
+    styles = loss_styles(spaces, in_order=True)
     for index, (name, space) in enumerate(sorted(spaces.items(), key=lambda item: item[1]["uniformity"])):
-        axes.scatter(space["uniformity"], space["alignment"], s=60, color=colours[name])
+        style = {"color": styles[name].colour, "marker": styles[name].marker}
+        axes.scatter(space["uniformity"], space["alignment"], s=60, **style)
         offset = (7, 4 if index % 2 == 0 else -13)  # neighbours have their names above and below: they do not overlap
         axes.annotate(name, (space["uniformity"], space["alignment"]), xytext=offset, textcoords="offset points")
     axes.margins(0.25)

@@ -19,6 +19,7 @@ from matplotlib.figure import Figure
 import evaluation_drawings as drawings
 import real_features
 from hf_mlcl import MLCLModel, build_loss, evaluation, metrics
+from hf_mlcl.colours import DPI
 from hf_mlcl.evaluation import figures
 from hf_mlcl.inference import ExampleIndex
 
@@ -66,7 +67,7 @@ def main() -> None:
 
     def save(name: str, figure: Figure) -> None:
         path = arguments.output / f"evaluation_{name}.png"
-        figure.savefig(path, dpi=100)
+        figure.savefig(path, dpi=DPI)
         print(f"wrote {path.name}, {path.stat().st_size // 1000} kB", flush=True)
 
     tweets, papers = (

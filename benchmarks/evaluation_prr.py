@@ -20,6 +20,7 @@ import torch
 from transformers import set_seed
 
 from hf_mlcl import ContrastiveMultiLabelTrainer, ContrastiveTrainingArguments, MLCLModel
+from hf_mlcl.colours import DPI
 from hf_mlcl.evaluation import prr_by_temperature
 from hf_mlcl.evaluation.figures import draw_prr
 from measure import hardware, table
@@ -98,7 +99,7 @@ def main() -> None:
     rows = [[name, *(f"{100 * value:.1f}" for value in values)] for name, values in lines.items()]
     table(f"PRR in per cent, SemEval-2018, {chosen.rows} tweets, {chosen.epochs:g} epochs, `reg` at 0.1", header, rows)
     path = chosen.output / "evaluation_prr_trained.png"
-    draw_prr(TEMPERATURES, lines).savefig(path, dpi=100)
+    draw_prr(TEMPERATURES, lines).savefig(path, dpi=DPI)
     print(f"wrote {path.name}, {path.stat().st_size // 1000} kB")
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import hf_mlcl
 from hub.fresh import run
 
 HEAVY = ("transformers", "datasets", "timm", "torchvision", "accelerate", "pandas", "matplotlib", "sklearn")
@@ -52,15 +53,18 @@ def test_auto_classes_and_pipelines_know_the_models_whoever_is_imported_first(be
     run(code)
 
 
-@pytest.mark.parametrize("package", ["hf_mlcl", "hf_mlcl.data", "hf_mlcl.experiments", "hf_mlcl.hub"])
+ROOT = Path(hf_mlcl.__file__).parent
+PACKAGES = [".".join(("hf_mlcl", *stub.parent.relative_to(ROOT).parts)) for stub in sorted(ROOT.rglob("*.pyi"))]
+
+
+@pytest.mark.parametrize("package", PACKAGES)
 def test_names_that_are_imported_lazily_are_there_and_type_checkers_see_the_same(package):
     module = importlib.import_module(package)
-    tree = ast.parse(Path(module.__file__).read_text())
-    [block] = [node for node in tree.body if isinstance(node, ast.If)]
-    seen = {alias.asname: node.module for node in block.body for alias in node.names}
+    stub = ast.parse(Path(module.__file__).with_suffix(".pyi").read_text())
+    seen = {alias.asname: node.module for node in stub.body if node.module for alias in node.names}
     assert sorted(seen) == module.__all__
     for name, home in seen.items():
-        assert getattr(module, name) is getattr(importlib.import_module(home), name)
+        assert getattr(module, name) is getattr(importlib.import_module(f"{package}.{home}"), name)
         assert name in dir(module)
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         _ = module.nothing

@@ -9,7 +9,7 @@ import os
 import shutil
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -30,14 +30,18 @@ def naming_full_disk(path: str | os.PathLike[str]) -> Iterator[None]:
     except FullDiskError:
         raise
     except Exception as error:
-        causes = (error, error.__cause__, error.__context__)  # datasets wraps what the disk says
-        full = any(isinstance(one, OSError) and one.errno in (errno.ENOSPC, errno.EDQUOT) for one in causes)
         # torch's writer only says that it is at another position than it should be.
         silent = "inline_container" in str(error) and _is_full(Path(path))
-        if not full and not silent and "No space left" not in str(error):
+        if not tells_full_disk(error) and not silent and "No space left" not in str(error):
             raise
         what = "No space left to write this; what was there before is unchanged. Free some space and run it again"
         raise FullDiskError(errno.ENOSPC, what, os.fspath(path)) from error
+
+
+def tells_full_disk(error: Exception) -> bool:
+    """Whether an error, or what led to it, says that no space is left: datasets wraps what the disk says."""
+    causes = (error, error.__cause__, error.__context__)
+    return any(isinstance(one, OSError) and one.errno in (errno.ENOSPC, errno.EDQUOT) for one in causes)
 
 
 def _is_full(path: Path) -> bool:
@@ -74,6 +78,29 @@ def strict_json(content: Any) -> str:
     """JSON that every program reads: numbers that are none (NaN, infinities) become null, other objects text."""
     plain = json.loads(json.dumps(content, default=str), parse_constant=lambda constant: None)
     return json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False)
+
+
+def write_json(path: str | os.PathLike[str], content: Any) -> None:
+    """Write `strict_json`, whole or not at all."""
+    with whole_file(path) as draft:
+        draft.write_text(strict_json(content), encoding="utf-8")
+
+
+def read_json(path: Path, damaged: Callable[[Path, str], None] = lambda path, why: None, **kinds: Any) -> Any:
+    """An object in a JSON file that has these keys, of these types; None where there is none, or a damaged one.
+
+    What is wrong with one that is there is told to `damaged`.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, RecursionError) as error:
+        return damaged(path, str(error))
+    if not isinstance(content, dict):
+        return damaged(path, "it holds no object")
+    wrong = [key for key, kind in kinds.items() if key not in content or not isinstance(content[key], kind)]
+    return damaged(path, f"it has no {wrong[0]!r}") if wrong else content
 
 
 @contextmanager

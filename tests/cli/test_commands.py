@@ -82,7 +82,7 @@ def test_doctor_says_what_is_there(hf_mlcl, tmp_path, monkeypatch):
     assert checks["torch"]["state"] == "ok"
     assert checks["Hub"]["state"].startswith("not reached")
     assert checks["newsgroups20"]["found"] == f"files in {tmp_path}"
-    assert checks["toy_text"]["state"] == "built in"
+    assert (checks["toy_text"]["found"], checks["bgc"]["found"]) == ("here", "not here")
 
 
 def test_doctor_ends_with_code_1_where_something_must_be_mended(hf_mlcl, monkeypatch):
@@ -149,7 +149,7 @@ def test_wrong_arguments_end_with_code_2(hf_mlcl, arguments):
     ("arguments", "message"),
     [
         (["--learning_rat", "1"], "There is no argument '--learning_rat'. Known, nearest first: --learning_rate"),
-        (["--learning_rate", "fast"], "argument --learning_rate"),
+        (["--learning_rate", "fast"], "'--learning_rate'"),
     ],
 )
 def test_a_wrong_argument_of_the_training_is_an_error_of_the_program(hf_mlcl, arguments, message):

@@ -29,9 +29,9 @@ def tweets(tmp_path, monkeypatch):
     ],
 )
 def test_a_corpus_is_scored_with_the_options_of_the_training(tweets, trained, rows, monkeypatch, capsys):
-    monkeypatch.setattr(evaluate, "_settings_of_training", lambda model: trained)
-    (test,) = evaluate._corpus_rows("semeval2018", "test", str(tweets), None, "model")
-    assert len(test) == rows
+    monkeypatch.setattr("hf_mlcl.experiments.prediction.training_settings", lambda model: trained)
+    splits = evaluate.corpus_splits("semeval2018", str(tweets), None, "model")
+    assert len(splits["test"]) == rows
     assert ("labelled_only=True, as in training" in capsys.readouterr().err) == (rows == 1)
 
 

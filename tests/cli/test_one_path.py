@@ -15,14 +15,14 @@ from experiments.toy import SETTINGS, build
 from hf_mlcl import ContrastiveMultiLabelTrainer
 from hf_mlcl.evaluation import linear
 from hf_mlcl.experiments import run_experiment
-from hf_mlcl.inference import Encoder
+from hf_mlcl.experiments.anytime import Anytime
 
 
 @pytest.fixture
 def calls(monkeypatch):
     """What was encoded by which weights, and what was scored."""
     counted = Counter()
-    encode, score, names = ContrastiveMultiLabelTrainer.features_and_labels, linear._scores, Encoder.features
+    encode, score, names = ContrastiveMultiLabelTrainer.features_and_labels, linear._scores, Anytime._encode_names
 
     def weights(trainer):
         return float(sum(parameter.detach().double().sum() for parameter in trainer.model.backbone.parameters()))
@@ -43,7 +43,7 @@ def calls(monkeypatch):
 
     monkeypatch.setattr(ContrastiveMultiLabelTrainer, "features_and_labels", encoded)
     monkeypatch.setattr(linear, "_scores", scored)
-    monkeypatch.setattr(Encoder, "features", named)
+    monkeypatch.setattr(Anytime, "_encode_names", named)
     return counted
 
 

@@ -213,3 +213,43 @@ def test_nothing_is_not_predicted(model, tmp_path):
     result = call(tmp_path / "empty.txt", "--model", model, "--output", tmp_path / "out.csv", code=1)
     assert "There is nothing to predict" in result.stderr
     assert not (tmp_path / "out.csv").exists()
+
+
+def test_a_label_comes_with_its_threshold_and_the_reason_why_it_counts(model):
+    (one,) = json.loads(call("a red cat", "--model", model, "--top", 5, "--threshold", "0.6", "--json").stdout)
+    assert len(one["labels"]) == 5
+    scores = [hit["score"] for hit in one["labels"]]
+    assert scores == sorted(scores, reverse=True)
+    for hit in one["labels"]:
+        assert hit["threshold"] == 0.6
+        assert hit["given"] == (hit["score"] >= 0.6)
+    printed = call("a red cat", "--model", model, "--top", 5, "--threshold", "0.6").stdout
+    assert all(f"{hit['label']} {hit['score']:.2f}" in printed for hit in one["labels"])
+
+
+def test_the_nearest_examples_are_shown_with_their_labels(model, tmp_path):
+    texts = ["a red cat", "a blue dog runs", "green dog", "a cat runs", "blue", "a dog", "red dog runs", "a green cat"]
+    rows = [f"{text},label {i % 3}|label 3" for i, text in enumerate(texts * 5)]
+    (tmp_path / "mine.csv").write_text("\n".join(["text,labels", *rows]))
+    near = ["--neighbours", 2, "--examples", tmp_path / "mine.csv"]
+    (one,) = json.loads(call("a blue dog runs", "--model", model, *near, "--json").stdout)
+    assert one["neighbours"][0]["example"] == "a blue dog runs"
+    assert one["neighbours"][0]["similarity"] == pytest.approx(1.0, abs=1e-3)
+    assert "label 3" in one["neighbours"][0]["labels"]
+    assert "1.00 a blue dog runs" in call("a blue dog runs", "--model", model, *near).stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--scores", "--top", "2"], "Give one of the two"),
+        (["--examples", "x.csv"], "are for --neighbours"),
+        (["--neighbours", "2", "--output", "x.csv"], "no place for --neighbours"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(options, message):
+    assert message in " ".join(call("a red cat", *options, code=2).stderr.replace("│", " ").split())
+
+
+def test_where_it_is_not_known_what_a_classifier_learned_from_the_data_are_asked_for(model):
+    assert "--examples DATA" in call("a red cat", "--model", model, "--neighbours", 2, code=1).stderr

@@ -42,7 +42,7 @@ def test_encoding_is_the_inverse_of_reading_off_the_ones(rows):
         ([[0, 0, 1, 0]], 3, "these are no ids, since one occurs twice, and no multi-hot row"),
         ([[0, 0]], 2, "these are no ids, since one occurs twice, and no multi-hot row"),
         ([2], 3, "has 2 in column 'tags', expected a list of labels"),
-        (["joy"], ["joy"], "has 'joy' in column 'tags', expected a list of labels"),
+        (["joy"], 3, "has 'joy' in column 'tags', expected a list of labels"),
     ],
 )
 def test_a_wrong_label_is_named_with_its_example_and_column(labels, classes, reason):
@@ -127,3 +127,46 @@ def test_text_and_image_corpora_go_through_a_data_loader(load, tokenizer):
     batch = next(iter(DataLoader(images, batch_size=8, collate_fn=collate, num_workers=1)))
     assert batch["pixel_values"].shape == (8, 3, 32, 32)
     assert batch["labels"].sum() > 0
+
+
+def test_rows_are_cut_with_their_last_token_kept_and_shorter_ones_left_alone(tokenizer):
+    rows = [{"input_ids": [2, 3, 4, 3, 1], "attention_mask": [1] * 5}, {"input_ids": [2, 1], "attention_mask": [1, 1]}]
+    batch = TextCollator(tokenizer, num_labels=2, max_length=3)(rows)
+    assert batch["input_ids"].tolist() == [[2, 3, 1], [2, 1, 0]]
+    assert batch["attention_mask"].tolist() == [[1, 1, 1], [1, 1, 0]]
+
+
+NAMED = ["art", "music, classical", "sport"]
+FORMS = {
+    "ids": [{"labels": [0, 1]}, {"labels": []}, {"labels": [2]}],
+    "names": [{"labels": ["art", "music, classical"]}, {"labels": []}, {"labels": ["sport"]}],
+    "text": [{"labels": "art|music, classical"}, {"labels": ""}, {"labels": "sport"}],
+    "semicolons": [{"labels": "art; music, classical"}, {"labels": " "}, {"labels": "sport;"}],
+    "columns": [dict(zip(NAMED, row, strict=True)) for row in ([1, 1, 0], [0, 0, 0], [False, False, True])],
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_labels_in_every_form_give_the_same_batch(form, tokenizer):
+    rows = [{"input_ids": [2], **row} for row in FORMS[form]]
+    batch = TextCollator(tokenizer, NAMED)(rows)
+    assert batch["labels"].tolist() == [[1, 1, 0], [0, 0, 0], [0, 0, 1]]
+
+
+def test_labels_that_nobody_knows_and_flags_that_are_none_are_named(tokenizer):
+    with pytest.raises(ValueError, match="has the label 'opera' in column 'labels', which is not one of the 3 known"):
+        TextCollator(tokenizer, NAMED)([{"input_ids": [2], "labels": "art|opera"}])
+    with pytest.raises(ValueError, match=r"Column 'sport' is that of a label, but holds 2; expected 0 or 1"):
+        TextCollator(tokenizer, NAMED)([{"input_ids": [2], "art": 0, "music, classical": 1, "sport": 2}])
+
+
+def test_rows_without_any_labels_can_be_predicted(tokenizer):
+    assert "labels" not in TextCollator(tokenizer, NAMED)([{"input_ids": [2], "art": 1}])
+
+
+def test_a_tokenizer_remembers_where_training_cuts(tokenizer):
+    from datasets import Dataset
+
+    tokens = tokenize(Dataset.from_dict({"text": ["one two three one two"]}), tokenizer, max_length=3)
+    assert tokens[0]["length"] == tokenizer.model_max_length == 3
+    assert len(tokenizer("one two three one", truncation=True)["input_ids"]) == 3

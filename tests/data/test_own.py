@@ -210,7 +210,7 @@ def test_rare_labels_and_texts_in_two_splits_are_noted(tmp_path):
     rows = [{"text": "the same", "tags": "a|b" if i else "a|b|rare"} for i in range(20)]
     pd.DataFrame(rows).to_csv(tmp_path / "data.csv", index=False)
     notes = " ".join(read_own_data(tmp_path / "data.csv").notes)
-    assert "1 of 3 labels have fewer than 5 rows and can hardly be learned: rare" in notes
+    assert "1 of 3 labels has fewer than 5 rows and can hardly be learned: rare" in notes
     assert "2 test texts also occur in training" in notes
 
 
@@ -478,3 +478,49 @@ def test_images_in_an_archive_have_a_fingerprint(tmp_path):
     )
     rows = {"image": [{"path": "zip://a.png::photos.zip", "bytes": None}], "labels": [[0]]}
     assert len(data_fingerprint({"train": datasets.Dataset.from_dict(rows, features=features)})) == 64
+
+
+def in_memory(kind, tmp_path):
+    table = frame("|")
+    rows = datasets.Dataset.from_pandas(table, preserve_index=False)
+    if kind == "dataframe":
+        return table
+    if kind == "dataset":
+        return rows
+    if kind == "selected":  # rows in another order, and some twice, of which select makes a list of places
+        doubled = datasets.concatenate_datasets([rows, rows.select([1, 2])]).select(range(len(rows)))
+        return doubled.with_format("numpy")
+    saved = datasets.DatasetDict({"train": rows}) if kind == "saved dict" else rows
+    saved.save_to_disk(tmp_path / "saved")
+    return tmp_path / "saved"
+
+
+@pytest.mark.parametrize("kind", ["dataframe", "dataset", "selected", "saved dict", "saved"])
+def test_data_in_memory_and_saved_to_disk_are_read_as_a_file_of_the_same_rows(kind, tmp_path):
+    frame("|").to_csv(tmp_path / "rows.csv", index=False)
+    expected, found = read_own_data(tmp_path / "rows.csv"), read_own_data(in_memory(kind, tmp_path))
+    assert found.describe() == expected.describe()
+    assert data_fingerprint(found.splits) == data_fingerprint(expected.splits)
+
+
+def test_a_dataset_dict_keeps_its_splits_under_their_usual_names():
+    rows = datasets.Dataset.from_pandas(frame("lists"), preserve_index=False)
+    parts = {"train": rows.select(range(20)), "dev": rows.select(range(20, 30)), "test": rows.select(range(30, 40))}
+    data = read_own_data(datasets.DatasetDict(parts))
+    assert {split: len(found) for split, found in data.splits.items()} == {"train": 20, "validation": 10, "test": 10}
+    assert data.splits["test"]["text"][0] == examples()[30][0]
+
+
+def test_a_stream_or_something_else_in_memory_is_refused_with_the_way_out():
+    stream = datasets.Dataset.from_dict({"text": ["a"], "labels": [["b"]]}).to_iterable_dataset()
+    with pytest.raises(CorpusFileError, match=r"type IterableDataset; expected a path.*Dataset\.from_list"):
+        read_own_data(stream)
+    with pytest.raises(CorpusFileError, match="type dict; expected a path, a Dataset, a DatasetDict or a pandas"):
+        read_own_data({"text": ["a"]})
+
+
+def test_a_saved_dataset_that_is_damaged_is_named(tmp_path):
+    datasets.Dataset.from_dict({"text": ["a"]}).save_to_disk(tmp_path / "saved")
+    (tmp_path / "saved" / "state.json").write_text("{}")
+    with pytest.raises(CorpusFileError, match="saved cannot be read as a saved dataset"):
+        read_own_data(tmp_path / "saved")

@@ -198,3 +198,31 @@ def test_a_folder_of_classes_is_checked_too(folder):
     assert sum(map(len, data.splits.values())) == COUNT - 1
     with pytest.raises(CorpusError, match=r"cat/0\.jpg"):
         read_own_data(folder, strict=True)
+
+
+@pytest.mark.parametrize("written", ["{}", "{}.jpg"], ids=["ids", "names"])
+@pytest.mark.parametrize("inside", ["", "photos"], ids=["beside", "in a subfolder"])
+def test_ids_and_bare_names_are_images_where_files_are_called_so(pictures, tmp_path, written, inside):
+    shutil.copytree(pictures, tmp_path / inside, dirs_exist_ok=True)
+    lines = [f"{written.format(i)},a long enough remark on picture {i},{'a' if i % 2 else 'a|b'}" for i in range(COUNT)]
+    (tmp_path / "table.csv").write_text("\n".join(["Id,remark,labels", *lines]))
+    data = read_own_data(tmp_path / "table.csv")
+    assert (data.modality, data.content_column) == ("image", "Id")
+    assert sum(map(len, data.splits.values())) == COUNT
+    assert data.splits["train"][0]["image"].size == (16, 12)
+    assert any("names of images" in note for note in data.notes)
+    assert content_of(tmp_path / "table.csv", "image")[3] == str((tmp_path / inside / "3.jpg").resolve())
+
+
+def test_numbers_are_no_ids_of_images_where_there_are_none(tmp_path):
+    rows = [f"{i},a remark that is number {i},{'a' if i % 2 else 'a|b'}" for i in range(40)]
+    (tmp_path / "table.csv").write_text("\n".join(["Id,remark,labels", *rows]))
+    assert read_own_data(tmp_path / "table.csv").content_column == "remark"
+
+
+def test_an_id_of_two_images_is_refused(pictures, tmp_path):
+    for name in ("one", "two"):
+        shutil.copytree(pictures, tmp_path / name)
+    write_table(tmp_path / "table.csv", range(COUNT))
+    with pytest.raises(CorpusError, match="several images"):
+        read_own_data(tmp_path / "table.csv")

@@ -8,7 +8,16 @@ import sys
 import pytest
 
 import hf_mlcl
-from hf_mlcl.data import corpus_builder, corpus_facts, list_corpora, load_corpus
+from data import official
+from hf_mlcl.data import (
+    CorpusFileError,
+    corpus_builder,
+    corpus_facts,
+    list_corpora,
+    load_corpus,
+    tokenize,
+    word_tokenizer,
+)
 
 
 def test_the_ten_corpora_are_listed_sorted():
@@ -104,3 +113,27 @@ def test_sizes_of_the_small_versions_are_the_studys_as_printed():
         assert printed(corpus_facts(name).small_sizes) == corpus_facts(name).study.small_sizes
     for name in ("aapd", "bgc", "rcv1"):
         assert printed(corpus_facts(name).sizes) == corpus_facts(name).study.sizes
+
+
+def test_a_stream_has_the_rows_of_the_built_corpus(tmp_path):
+    files = official.bgc_files()
+    for name, folder in (("toy_text", None), ("bgc", official.write_files(tmp_path / "files", files))):
+        built = load_corpus(name, data_dir=folder, cache_dir=tmp_path / "built")
+        streamed = load_corpus(name, data_dir=folder, cache_dir=tmp_path / "streamed", streaming=True)
+        assert list(streamed) == list(built)
+        for split, rows in built.items():
+            assert streamed[split].features == rows.features
+            assert list(streamed[split]) == list(rows), (name, split)
+    assert not list((tmp_path / "streamed").rglob("*.arrow")), "nothing is built"
+    with pytest.raises(CorpusFileError, match="rcv1 needs data_dir"):
+        load_corpus("rcv1", streaming=True)
+
+
+def test_streams_are_tokenised_as_they_are_read():
+    corpus = load_corpus("toy_text")
+    tokenizer = word_tokenizer(corpus["train"]["text"])
+    streamed = tokenize(load_corpus("toy_text", streaming=True), tokenizer, max_length=16)
+    expected = tokenize(corpus["validation"], tokenizer, max_length=16)
+    assert list(streamed["validation"]) == list(expected)
+    with pytest.raises(ValueError, match="num_proc is not for streams"):
+        tokenize(load_corpus("toy_text", streaming=True), tokenizer, num_proc=2)

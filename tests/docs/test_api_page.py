@@ -8,7 +8,7 @@ import pytest
 
 PAGE = Path(__file__).parents[2] / "docs" / "api.md"
 PACKAGES = ["", "losses", "models", "training", "data", "metrics", "evaluation", "inference", "hub", "experiments"]
-PACKAGES = [f"hf_mlcl.{name}".rstrip(".") for name in [*PACKAGES, "study"]]
+PACKAGES = [f"hf_mlcl.{name}".rstrip(".") for name in [*PACKAGES, "pages", "study"]]
 
 
 def entries() -> dict[str, list[str]]:

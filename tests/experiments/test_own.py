@@ -11,7 +11,7 @@ from experiments.tiny import text_backbone
 from hf_mlcl import MLCLModel
 from hf_mlcl.data.own import OwnData
 from hf_mlcl.experiments import build_experiment, inputs
-from hf_mlcl.experiments.recipe import default_backbone, own_recipe
+from hf_mlcl.experiments.own import default_backbone, own_recipe
 
 
 def data_of(rows, words=5, kind="text"):
@@ -60,8 +60,10 @@ def test_the_default_encoder_fits_the_machine(kind, monkeypatch):
         ({"pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True}, "mean"),
         ({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}, "first"),
         ({"embedding_dimension": 16, "pooling_mode": "cls"}, "first"),
-        ({"pooling_mode_max_tokens": True}, "mean"),
-        (None, "mean"),
+        ({"pooling_mode_lasttoken": True, "include_prompt": True}, "last"),
+        ({"pooling_mode_max_tokens": True}, "first"),  # which we do not have: that of BERT
+        ({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": True}, "first"),  # both together, likewise
+        (None, "first"),
     ],
 )
 def test_pooling_is_what_the_models_own_files_say(tmp_path, stated, pooling):

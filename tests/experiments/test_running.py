@@ -15,6 +15,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load, load_file
 from transformers import AutoModel, AutoTokenizer, Trainer, pipeline
 from transformers.utils import logging as transformers_logging
 
@@ -316,9 +317,11 @@ def test_where_no_bars_are_wanted_every_log_is_a_plain_line(tmp_path, capfd):
     run(tmp_path / "run", quiet=False, disable_tqdm=True, logging_steps=1)
     printed, beside = capfd.readouterr()
     lines = printed.splitlines()
-    assert re.fullmatch(r"step 1  epoch \S+  loss \S+  .*learning_rate \S+.*", lines[0])
-    assert "train_runtime" in lines[-1]
-    assert all(line.startswith("step ") for line in lines)
+    logs = [line for line in lines if line.startswith("step ")]
+    assert re.fullmatch(r"step 1  epoch \S+  loss \S+  .*learning_rate \S+.*", logs[0])
+    assert "train_runtime" in logs[-1]
+    stages = ["Preparing rows and encoder ...", "Training ...", "Evaluating ...", "Saving ..."]
+    assert [line for line in lines if line.endswith(" ...")] == stages
     assert "Writing model shards" not in beside
 
 
@@ -328,10 +331,14 @@ def test_push_to_hub_uploads_the_finished_encoder_and_the_classifier_once_each(t
         settings = {"push_to_hub": True, "hub_model_id": f"{USER}/toy", "save_strategy": "epoch"}
         result = run(tmp_path / "run", **settings, export=encoder == "backbone")
         pushed = {name: server.repositories["model", f"{USER}/toy{name}"] for name in ("", "-classifier")}
-    for folder, repository in zip((encoder, "classifier"), pushed.values(), strict=True):
+    for repository in pushed.values():
         assert repository.private
-        assert repository.files["model.safetensors"] == (result.folder / folder / "model.safetensors").read_bytes()
         assert len([message for message in repository.messages if message == "Upload model"]) == 1
+    own, found = load_file(result.folder / "encoder" / "model.safetensors"), load(pushed[""].files["model.safetensors"])
+    assert len(found) > 3
+    assert all(torch.equal(own[f"backbone.{name}"], weight) for name, weight in found.items()), "as AutoModel has it"
+    saved = (result.folder / "classifier" / "model.safetensors").read_bytes()
+    assert pushed["-classifier"].files["model.safetensors"] == saved
 
 
 def test_the_newest_classifier_is_found(contrastive, tmp_path):

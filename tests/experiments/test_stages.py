@@ -13,7 +13,7 @@ from hf_mlcl.evaluation import LinearEvaluationConfig
 from hf_mlcl.experiments import verdict
 from hf_mlcl.experiments.prediction import Predictor
 from hf_mlcl.experiments.running import run_experiment
-from hf_mlcl.experiments.stages import Stages, ranking_score, step_seconds
+from hf_mlcl.experiments.stages import BLENDS, Stages, ranking_score, step_seconds
 from hf_mlcl.experiments.verdict import side_by_side
 from hf_mlcl.metrics import DecisionRule
 from training.tiny import image_model, image_rows
@@ -278,3 +278,39 @@ def test_a_look_that_is_met_again_is_told_once(tmp_path):
 def test_more_time_is_advised_only_where_the_last_look_was_better_than_all_before(scores, advised):
     stages = SimpleNamespace(history=list(enumerate(scores)))
     assert any("More time" in tip for tip in verdict._advice(stages, [])) == advised
+
+
+@pytest.mark.parametrize("rate", [1e-3, 10.0], ids=["training that helps", "training that wrecks"])
+def test_points_between_frozen_and_trained_weights_remain_only_if_they_are_better(tmp_path, rate):
+    trained = trainer(tmp_path, learning_rate=rate, max_grad_norm=0.0)
+    looked_at = []
+    stages = Stages(trained, rows(80), rows(60, seed=1))
+    stages.begin("means")
+    frozen = {name: weight.clone() for name, weight in trained.model.state_dict().items()}
+    trained.add_callback(stages.callback(8))
+    trained.train()
+    before, weights = stages.best, dict(stages._weights)
+    if before.step == 0:
+        weights = {name: weight.clone() for name, weight in trained.model.state_dict().items()}
+    fit = stages._fit
+    stages._fit = lambda *given: looked_at.append(fit(*given)) or looked_at[-1]
+    stages.blend()
+    assert [stage.share for stage in looked_at] in ([BLENDS[0]], list(BLENDS))
+    best = stages.restore_best()
+    assert best.score == max(stage.score for stage in [before, *looked_at])
+    share = best.share if best is not before or before.step else 0.0
+    found = trained.model.state_dict()
+    for name, weight in weights.items():
+        if name.startswith("backbone."):
+            torch.testing.assert_close(found[name], frozen[name] + share * (weight - frozen[name]))
+        elif share:
+            torch.testing.assert_close(found[name], weight)
+    validation = trained.features_and_labels(rows(60, seed=1))
+    probabilities = best.result.predict_proba(validation[0])
+    np.testing.assert_allclose(probabilities, best.result.validation_probabilities, atol=1e-5)
+
+
+def test_looks_take_a_part_of_the_time_of_a_training(tmp_path):
+    few, many = (Stages(trainer(tmp_path), rows(count), rows(20, seed=1)) for count in (30, 3000))
+    assert [few.looks(steps) for steps in (1, 100)] == [2, 5]  # of 50 rows, in steps of 16 rows and three passes
+    assert many.looks(100) == 2

@@ -20,6 +20,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import yaml
 from datasets import config as datasets_config
 from huggingface_hub import constants
+from huggingface_hub.repocard_data import model_index_to_eval_results
 from huggingface_hub.utils import validate_repo_id
 from transformers.pipelines import SUPPORTED_TASKS
 from transformers.utils import hub as transformers_hub
@@ -149,13 +150,13 @@ class _Handler(BaseHTTPRequestHandler):
             return self._json({"name": USER, "type": "user"}) if authorised else self._error(401, "", "Invalid token")
         if path == "/api/repos/create":
             return self._create(json.loads(self._body()), authorised)
-        if match := re.fullmatch(r"/(datasets/)?([^/]+/[^/]+)\.git/info/lfs/objects/batch", path):
+        if match := re.fullmatch(r"/(datasets/|spaces/)?([^/]+/[^/]+)\.git/info/lfs/objects/batch", path):
             return self._lfs_batch(json.loads(self._body()))
-        if match := re.fullmatch(r"/api/(model|dataset)s/([^/]+/[^/]+)(?:/([\w-]+)(?:/(.*))?)?", path):
+        if match := re.fullmatch(r"/api/(model|dataset|space)s/([^/]+/[^/]+)(?:/([\w-]+)(?:/(.*))?)?", path):
             kind, name, verb, rest = match.groups()
             return self._with_repository(kind, name, authorised, lambda repo: self._api(repo, kind, name, verb, rest))
-        if match := re.fullmatch(r"/(datasets/)?([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path):
-            kind = "dataset" if match[1] else "model"
+        if match := re.fullmatch(r"/(datasets/|spaces/)?([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path):
+            kind = match[1].removesuffix("s/") if match[1] else "model"
             return self._with_repository(
                 kind, match[2], authorised, lambda repo: self._resolve(repo, match[3], match[4])
             )
@@ -176,7 +177,7 @@ class _Handler(BaseHTTPRequestHandler):
             return self._error(401, "", "Invalid token")
         name = f"{wanted.get('organization') or USER}/{wanted['name']}"
         kind = wanted.get("type", "model")
-        url = f"{self.server.url}/{'datasets/' if kind == 'dataset' else ''}{name}"
+        url = f"{self.server.url}/{'' if kind == 'model' else f'{kind}s/'}{name}"
         with self.server.lock:
             if (kind, name) in self.server.repositories:
                 return self._json({"error": "You already created this repo", "url": url}, 409)
@@ -205,7 +206,7 @@ class _Handler(BaseHTTPRequestHandler):
             files = json.loads(self._body())["files"]
             return self._json({"files": [self._upload_mode(repo, file) for file in files], "commitOid": repo.head})
         if verb == "commit":
-            return self._commit(repo, name)
+            return self._commit(repo, name if kind == "model" else f"{kind}s/{name}")
         if verb == "branch":
             self._body()
             return self._json({})
@@ -374,8 +375,10 @@ def card_errors(content, repo_type="model"):
         check("metrics", lambda value: re.fullmatch(r"[\w./-]+", value), "the name of a metric")
         for key in ("datasets", "base_model"):
             check(key, _is_repo_id, "the id of a repository")
-        if "model-index" in data:
-            errors.append("results belong into .eval_results/, not into the legacy model-index")
+        try:
+            model_index_to_eval_results(data.get("model-index", [{"name": "no results", "results": []}]))
+        except (IndexError, KeyError, TypeError) as error:
+            errors.append(f'"model-index" cannot be read: {error!r}')
     return errors
 
 

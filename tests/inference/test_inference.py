@@ -186,3 +186,59 @@ class TestExampleIndex:
         MLCLModel.from_features(4, ["a"]).save_pretrained(tmp_path)
         with pytest.raises(ValueError, match="is no index: it holds"):
             ExampleIndex.load(tmp_path / "model.safetensors")
+
+
+@pytest.fixture(scope="module")
+def many():
+    pytest.importorskip("faiss", reason="needs hf-mlcl[faiss]")
+    rng = np.random.default_rng(0)
+    centres = rng.normal(size=(40, 24))
+    rows = centres[rng.integers(40, size=3000)] + 0.4 * rng.normal(size=(3000, 24))
+    return rows, rows[:100] + 0.1 * rng.normal(size=(100, 24))
+
+
+class TestIndexOfMany:
+    """Beyond `EXACT_ROWS`, by FAISS."""
+
+    def test_it_finds_nearly_all_of_the_nearest_with_their_exact_similarity(self, many):
+        rows, queries = many
+        exact, found = (ExampleIndex(rows, approximate=way).search(queries, k=10) for way in (False, True))
+        recall = np.mean([len({*a} & {*b}) / 10 for a, b in zip(exact.rows, found.rows, strict=True)])
+        assert recall > 0.97
+        unit, asked = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (rows, queries))
+        expected = np.einsum("qd,qkd->qk", asked, unit[found.rows])
+        assert np.abs(found.similarity - expected).max() < 1e-5
+        assert (np.diff(found.similarity, axis=1) <= 1e-6).all(), "nearest first"
+
+    def test_it_is_built_once_saved_and_loaded(self, many, tmp_path, monkeypatch):
+        rows, queries = many
+        index = ExampleIndex(rows, approximate=True)
+        index.save(tmp_path / "index.safetensors")
+        monkeypatch.setattr(retrieval, "_build_graph", lambda features: pytest.fail("it is there already"))
+        again = ExampleIndex.load(tmp_path / "index.safetensors")
+        assert not again.is_exact
+        assert again.search(queries, 5).rows.tolist() == index.search(queries, 5).rows.tolist()
+        ExampleIndex(rows[:10]).save(tmp_path / "index.safetensors")
+        assert ExampleIndex.load(tmp_path / "index.safetensors").is_exact, "nothing is left of the one before"
+
+    def test_a_graph_of_other_features_is_refused(self, many, tmp_path):
+        rows, _ = many
+        ExampleIndex(rows[:100], approximate=True).save(tmp_path / "one.safetensors")
+        ExampleIndex(rows[:90]).save(tmp_path / "two.safetensors")
+        (tmp_path / "one.safetensors.faiss").rename(tmp_path / "two.safetensors.faiss")
+        with pytest.raises(ValueError, match="is the graph of other features"):
+            ExampleIndex.load(tmp_path / "two.safetensors")
+
+    def test_the_number_of_examples_decides(self, many, monkeypatch):
+        rows, _ = many
+        monkeypatch.setattr(retrieval, "EXACT_ROWS", 50)
+        assert ExampleIndex(rows[:50]).is_exact
+        assert not ExampleIndex(rows[:51]).is_exact
+
+    def test_without_faiss_it_searches_exactly_and_says_so(self, monkeypatch, caplog):
+        monkeypatch.setattr(retrieval, "find_spec", lambda name: None)
+        monkeypatch.setattr(retrieval, "EXACT_ROWS", 2)
+        assert ExampleIndex(np.eye(3)).search(np.eye(3), k=1).rows.flatten().tolist() == [0, 1, 2]
+        assert "3 examples are searched one by one, since FAISS is not installed: pip install" in caplog.text
+        with pytest.raises(ImportError, match=r"needs FAISS: pip install 'hf-mlcl\[faiss\]'"):
+            ExampleIndex(np.eye(3), approximate=True)

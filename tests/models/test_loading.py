@@ -25,6 +25,7 @@ from transformers.models.auto.modeling_auto import MODEL_MAPPING
 
 import hf_mlcl
 from hf_mlcl import MLCLConfig, MLCLForSequenceClassification, MLCLModel
+from hf_mlcl.data import load_tokenizer
 from hf_mlcl.experiments import ExperimentArguments, inputs
 from hf_mlcl.experiments.prediction import Predictor
 from hf_mlcl.inference import Encoder, ExampleIndex
@@ -90,7 +91,7 @@ class TestCodeOfABackbone:
             folder / "tokenizer_config.json", auto_map={"AutoTokenizer": [None, "code.X"]}, tokenizer_class="X"
         )
         with pytest.raises(ValueError, match="trust_remote_code"):
-            inputs._tokenizer(str(folder), False)
+            load_tokenizer(folder)
         assert not marker.exists()
 
     def test_with_trust_it_is_trained_saved_and_loaded_again(self, folder, marker, tmp_path):
@@ -98,7 +99,7 @@ class TestCodeOfABackbone:
         model = inputs._from_backbone(str(folder), ["a", "b"], arguments).eval()
         assert marker.exists()
         assert type(model.backbone).__name__ == "NewModel"
-        words = inputs._tokenizer(str(folder), True)
+        words = load_tokenizer(folder, trust_remote_code=True)
         batch = words(["a red cat"], return_tensors="pt")
         expected = model(**batch).features
         classifier = MLCLForSequenceClassification.from_encoder(model, torch.ones(1, 2, 16), torch.zeros(1, 2))
@@ -272,9 +273,8 @@ def test_large_logits_give_probabilities_without_a_warning(tmp_path):
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"pooling": "last"}, "pooling must be one of first, mean, pooled, but is 'last'"),
-        ({"pooling": "auto"}, "pooling must be one of first, mean, pooled, but is 'auto'"),
-        ({"pooling": None}, "pooling must be one of first, mean, pooled, but is None"),
+        ({"pooling": "max"}, "pooling must be one of first, mean, last, pooled, but is 'max'"),
+        ({"pooling": None}, "pooling must be one of first, mean, last, pooled, but is None"),
         ({"projection_dim": -3}, "projection_dim must be a whole number of at least 1, but is -3"),
         ({"projection_dim": "abc"}, "projection_dim must be a whole number of at least 1, but is 'abc'"),
         ({"projection_dim": 2.5}, "projection_dim must be a whole number"),

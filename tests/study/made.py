@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from hf_mlcl.files import write_json
 from hf_mlcl.losses import on_logits_only
 from hf_mlcl.study import ReportOptions, Run, Study
-from hf_mlcl.study.results import write_json, write_plan
+from hf_mlcl.study.results import write_plan
 
 
 def result(metrics: Mapping[str, float], settings: Mapping[str, Any], seconds: float = 60.0) -> dict[str, Any]:
@@ -42,3 +43,10 @@ def run(
     arguments = {"corpus": corpus, "loss": loss, "seed": seed, **more}
     kind = "logit" if on_logits_only(loss) else "contrastive"
     return Run(corpus, loss, setting, seed, arguments, dict(choice or {}), kind)
+
+
+def write_work(study: Study, one: Run, f1: Mapping[str, float]) -> None:
+    """What a run leaves in its folder: the F1 of each label, and its training loss."""
+    labels = [{"label": name, "train_rows": 10 * (i + 1), "f1": score} for i, (name, score) in enumerate(f1.items())]
+    history = [{"step": step, "loss": 5 / step} for step in (10, 20, 30)]
+    write_json(study.run_folder(one) / "work" / "metrics.json", {"per_label": labels, "history": history})

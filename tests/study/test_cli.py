@@ -107,7 +107,7 @@ def test_cost_is_estimated_with_its_assumptions(call, tmp_path):
     [
         (["none.yaml"], "There is no study file 'none.yaml'"),
         (["status", "."], "holds no study yet"),
-        (["bad.yaml"], "there is no key 'corpra'. Nearest: corpora"),
+        (["bad.yaml"], "There is no key 'corpra'. Known, nearest first: corpora"),
         (["good.yaml", "--set", "sed=1"], "no argument 'sed'"),
         (["good.yaml", "--shard", "0/4"], "must be K/N with K from 1 to N"),
         (["good.yaml", "--shard", "half"], "must be K/N with K from 1 to N"),

@@ -7,8 +7,9 @@ import json
 
 import pytest
 
+from hf_mlcl.files import write_json
 from hf_mlcl.study import StudyError, planned_study
-from hf_mlcl.study.results import read_result, run_lock, run_state, write_json, write_plan
+from hf_mlcl.study.results import read_result, run_lock, run_state, write_plan
 from study.made import fail, result
 from study.quick import make_study
 

@@ -145,9 +145,9 @@ def test_changes_reach_every_place_of_the_file(write):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("corpora: [toy_text]\nlosses: [bce]\nseed: [1]", "no key 'seed'. Nearest: seeds"),
+        ("corpora: [toy_text]\nlosses: [bce]\nseed: [1]", "no key 'seed'. Known, nearest first: seeds"),
         ("losses: [bce]", "corpora: name at least one"),
-        ("corpora: [toy_txt]\nlosses: [bce]", "no corpus 'toy_txt'. Nearest: toy_text"),
+        ("corpora: [toy_txt]\nlosses: [bce]", "no corpus 'toy_txt'. Known, nearest first: toy_text"),
         ("corpora: [toy_text]\nlosses: [rg]", "losses.rg: There is no loss 'rg'. Known, nearest first: reg"),
         ("corpora: [toy_text]\nlosses: [bce, bce]", "'bce' stands there twice"),
         ("corpora: [toy_text]\nlosses: {bce: 1}", "losses.bce: must be a mapping"),
@@ -177,19 +177,25 @@ def test_changes_reach_every_place_of_the_file(write):
             "must be a list of values to",
         ),
         ("corpora: [toy_text]\nlosses: [bce]\ndefaults: {search: all}", "or the word 'recipe'"),
-        ("corpora: [toy_text]\nlosses: [bce]\noverrides: [{when: {los: bce}}]", "no key 'los'. Nearest: loss"),
-        ("corpora: [toy_text]\nlosses: [bce]\noverrides: [{when: {loss: reg}}]", "no loss 'reg'. Nearest: bce"),
+        (
+            "corpora: [toy_text]\nlosses: [bce]\noverrides: [{when: {los: bce}}]",
+            "no key 'los'. Known, nearest first: loss",
+        ),
+        (
+            "corpora: [toy_text]\nlosses: [bce]\noverrides: [{when: {loss: reg}}]",
+            "no loss 'reg'. Known, nearest first: bce",
+        ),
         ("corpora: [toy_text]\nlosses: [bce]\noverrides: [{max_length: 3}]", "overrides, number 1: must have `when`"),
         ("corpora: [toy_text]\nlosses: [bce]\noverrides: [{when: {}, skip: true}]", "every run is skipped"),
-        ("corpora: [toy_text]\nlosses: [bce]\nreport: {metric: [a]}", "no key 'metric'. Nearest: metrics"),
+        ("corpora: [toy_text]\nlosses: [bce]\nreport: {metric: [a]}", "no key 'metric'. Known, nearest first: metrics"),
         (
             "corpora: [toy_text]\nlosses: [bce]\nreport: {test: t}",
             "report.test: must be auto or seeds or examples or none; it is 't'",
         ),
-        ("corpora: [toy_text]\nlosses: [bce]\nreport: {metrics: [map]}", "no metric 'map'. Nearest: mAP"),
+        ("corpora: [toy_text]\nlosses: [bce]\nreport: {metrics: [map]}", "no metric 'map'. Known, nearest first: mAP"),
         (
             "corpora: [toy_text]\nlosses: [bce]\nreport: {select_by: micro_f1}",
-            "no metric 'micro_f1'. Nearest: test_micro_f1",
+            "no metric 'micro_f1'. Known, nearest first: test_micro_f1",
         ),
         (
             "corpora: [toy_text]\nlosses: [bce]\ndefaults: {max_train_samples: -5}",
@@ -221,7 +227,7 @@ def test_what_is_wrong_is_said_with_the_file_and_the_key(write, text, said):
     [
         ("seeds", "must be key=value"),
         ("sees=[1]", "no argument 'sees'"),
-        ("corpora.toy_txt.max_length=3", "no name 'toy_txt'. Nearest: toy_text"),
+        ("corpora.toy_txt.max_length=3", "no name 'toy_txt'. Known, nearest first: toy_text"),
         ("seeds=[1", "not valid YAML"),
         ("name.x=1", "'name' is 'example' and has no 'x'"),
     ],

@@ -13,6 +13,8 @@ from typer.core import TyperGroup
 from hf_mlcl.cli.demo import demo
 from hf_mlcl.cli.doctor import doctor
 from hf_mlcl.cli.evaluate import evaluate
+from hf_mlcl.cli.explain import explain
+from hf_mlcl.cli.export import export
 from hf_mlcl.cli.info import corpora, losses
 from hf_mlcl.cli.options import FURTHER
 from hf_mlcl.cli.output import say
@@ -95,6 +97,7 @@ app = typer.Typer(
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"], "token_normalize_func": _underscored},
     pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
     help="Multi-label contrastive learning: train, evaluate and predict from the command line.\n\n"
     "Try it:  hf-mlcl demo   (two minutes, no download)\n\n"
     "Your data:  hf-mlcl train reviews.csv   then   hf-mlcl predict 'a new text'\n\n"
@@ -115,8 +118,8 @@ def _options(
 
 COMMANDS: dict[str, dict[Any, dict[str, Any]]] = {
     "Start here": {demo: FURTHER, losses: {}, corpora: {}, doctor: {}},
-    "Your data": {train: FURTHER, evaluate: {}, predict: {}},
-    "Share": {push: {}},
+    "Your data": {train: FURTHER, evaluate: {}, predict: {}, explain: {}},
+    "Share": {push: {}, export: {}},
 }
 for panel, commands in COMMANDS.items():
     for command, settings in commands.items():

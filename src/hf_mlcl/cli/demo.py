@@ -25,8 +25,9 @@ def demo(
     Every loss trains the same small encoder from nothing for the same epochs. Afterwards
     `hf-mlcl predict "some text"` uses the best classifier.
     """
+    from hf_mlcl.colours import DPI
     from hf_mlcl.losses import build_loss
-    from hf_mlcl.recipes.quickstart import METRICS, compare, draw, keep_best
+    from hf_mlcl.recipes.quickstart import METRICS, compare, draw, explain_best, keep_best
 
     if corpus not in ("toy_text", "toy_images"):
         raise typer.BadParameter(f"--corpus must be toy_text or toy_images, which are built in; got {corpus!r}.")
@@ -47,11 +48,14 @@ def demo(
         score, seconds = result.metrics["test_macro_f1"], result.seconds["total"]
         say(f"  {result.settings['loss']:<10} macro-F1 {score:.4f} after {seconds:.0f} s")
     best, classifier = keep_best(results, output_dir)
+    page = explain_best(results, output_dir)
     picture = Path(output_dir) / "scores.png"
-    draw(results).savefig(picture, dpi=110)
+    draw(results).savefig(picture, dpi=DPI)
     if as_json:
         scores = {str(one.settings["loss"]): one.metrics for one in results}
-        print_json({"scores": scores, "picture": str(picture), "best": best, "classifier": str(classifier)})
+        print_json(
+            {"scores": scores, "picture": str(picture), "best": best, "classifier": str(classifier), "page": str(page)}
+        )
         return
     rows = [
         [one.settings["loss"], *(one.metrics[f"test_{name}"] for name in METRICS), round(one.seconds["total"])]
@@ -59,5 +63,6 @@ def demo(
     ]
     print_table(["loss", *METRICS, "seconds"], rows, title=f"\n{corpus}, test split")
     print(f"\nPicture:     {picture}\nClassifier:  {classifier} ({best}, the best on the validation split)")
+    print(f"Page:        {page} (what it has learned: open it in a browser)")
     example = '"some text"' if corpus == "toy_text" else "picture.jpg"
     print(f"Try it:      hf-mlcl predict {example}")

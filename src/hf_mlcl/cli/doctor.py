@@ -7,7 +7,7 @@ import os
 import platform
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -43,8 +43,30 @@ def doctor(
         print_json([dict(zip(("what", "found", "state"), check, strict=True)) for check in checks])
     else:
         print_table(["what", "found", "state"], checks)
+        print(f"\n{_verdict(checks)}")
     if any(state.startswith("fix") for _, _, state in checks):
         raise typer.Exit(1)
+
+
+def _verdict(checks: Sequence[tuple[str, str, str]]) -> str:
+    """One line on whether it works here, and what to do next."""
+    broken = [
+        f"  {state.removeprefix('fix: ')}    ({what}: {found})" for what, found, state in checks if "fix" in state
+    ]
+    if broken:
+        return "\n".join(["hf-mlcl does not work here yet. Do this, then ask again:", *broken])
+    states = {what: state for what, _, state in checks}
+    offline = states["Hub"] != "ok"
+    where = " without downloads" if offline else ""
+    start = "hf-mlcl train reviews.csv" + (" --backbone small   (or a folder with an encoder)" if offline else "")
+    lines = [f"hf-mlcl works here{where}. Start with:", "  hf-mlcl demo", f"  {start}"]
+    if not any(what.startswith("GPU") and state == "ok" for what, state in states.items()):
+        lines.append(
+            "There is no GPU: encoders of up to about 100 MB and a few thousand rows train in minutes, larger ones not."
+        )
+    if any(state.startswith("little") for state in states.values()):
+        lines.append("The disk is nearly full: make room before a long training.")
+    return "\n".join(lines)
 
 
 def _versions() -> Checks:
@@ -103,16 +125,14 @@ def _disk() -> Checks:
 
 
 def _data(data_dir: str | None) -> Checks:
-    from datasets import config
-
-    from hf_mlcl.cli.info import how_to_get
+    from hf_mlcl.cli.info import how_to_get, is_here
     from hf_mlcl.data.registry import corpus_facts, list_corpora
 
     lying = {path.name.removesuffix(".gz") for path in Path(data_dir).rglob("*")} if data_dir else set()
     for name in list_corpora():
         files = {file.name.removesuffix(".gz") for file in corpus_facts(name).files}
-        if (Path(config.HF_DATASETS_CACHE) / f"hf_mlcl_{name}").is_dir():
-            yield name, "built", "ok"
+        if is_here(name):
+            yield name, "here", "ok"
         elif files & lying:
             yield name, f"files in {data_dir}", "ok: give --data_dir"
         else:

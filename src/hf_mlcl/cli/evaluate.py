@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from hf_mlcl.cli.options import AsJson, LabelColumns, LabelDelimiter, Model, TextColumn, TrustRemoteCode, names
-from hf_mlcl.cli.output import print_json, print_table, quiet_libraries, say
+from hf_mlcl.cli.output import print_json, print_pairs, print_table, quiet_libraries, say
 from hf_mlcl.cli.predict import chosen_model
 
 SPLITS = ("train", "validation", "test")
@@ -39,27 +39,19 @@ def evaluate(
     Of the data that it was trained on, the test rows are scored: those that training held out. Of other data it is
     their test split, or every row where they have none; --split all always takes every row.
     """
-    from hf_mlcl.data import list_corpora
     from hf_mlcl.experiments.prediction import Predictor
     from hf_mlcl.metrics import f1, rule_metrics
 
-    for name, value, known in (("split", split, (*SPLITS, "all")), ("size", size, ("full", "small"))):
-        if value not in (None, *known):
-            raise typer.BadParameter(f"--{name} must be one of {', '.join(known)}; got {value!r}.")
-    is_corpus = data in list_corpora()
     columns = {"text_column": text_column, "label_columns": names(label_columns), "label_delimiter": label_delimiter}
-    for name, value in (columns if is_corpus else {"size": size, "data_dir": data_dir}).items():
-        if value:
-            where = "data of your own, but" if is_corpus else "the corpora of `hf-mlcl corpora`, and"
-            what = "is a corpus" if is_corpus else "is none of them"
-            raise typer.BadParameter(f"--{name} is for {where} {data!r} {what}. Leave it out.")
+    is_corpus = check_data_options(data, split, columns, {"size": size, "data_dir": data_dir})
     quiet_libraries()
     classifier = chosen_model(model)
     if is_corpus:
         split = split or "test"
-        chosen = _corpus_rows(data, split, data_dir, size, classifier)
+        splits = corpus_splits(data, data_dir, size, classifier)
+        chosen = [splits[name] for name in (SPLITS if split == "all" else (split,)) if name in splits]
     else:
-        split, chosen = _own_rows(data, split, columns, classifier)
+        split, chosen = own_rows(data, split, columns, classifier)
     predictor = Predictor(classifier, trust_remote_code=trust_remote_code)
     inputs, truth = _inputs_and_truth(predictor, chosen, max_samples)
     probabilities = predictor.probabilities(inputs)
@@ -73,40 +65,49 @@ def evaluate(
         return
     decided = "" if set(predictor.rule.per_label(len(each))) == {0.5} else ", tuned thresholds"
     title = f"{predictor.model} on {data} ({split}{decided})"
-    print_table(["rows", *metrics], [[len(inputs), *map(float, metrics.values())]], title)
+    shown = [("rows", f"{len(inputs):,}"), *((name, f"{float(value):.4f}") for name, value in metrics.items())]
+    print_pairs(shown, title)
     if per_label:
         print_table(["label", "rows", "F1"], [list(row.values()) for row in sorted(each, key=lambda one: -one["rows"])])
 
 
+def check_data_options(
+    data: str, split: str | None, columns: Mapping[str, Any], of_corpora: Mapping[str, str | None]
+) -> bool:
+    """Whether the data are one of the corpora; options that would do nothing for them are refused."""
+    from hf_mlcl.data import list_corpora
+
+    for name, value, known in (("split", split, (*SPLITS, "all")), ("size", of_corpora["size"], ("full", "small"))):
+        if value not in (None, *known):
+            raise typer.BadParameter(f"--{name} must be one of {', '.join(known)}; got {value!r}.")
+    is_corpus = data in list_corpora()
+    for name, value in (columns if is_corpus else of_corpora).items():
+        if value:
+            where = "data of your own, but" if is_corpus else "the corpora of `hf-mlcl corpora`, and"
+            what = "is a corpus" if is_corpus else "is none of them"
+            raise typer.BadParameter(f"--{name} is for {where} {data!r} {what}. Leave it out.")
+    return is_corpus
+
+
 def _inputs_and_truth(predictor: Any, chosen: list[Any], max_samples: int | None) -> tuple[list[Any], Any]:
     """Texts or images, and multi-hot labels as the classifier knows them."""
-    from hf_mlcl.data import encode_labels
+    import numpy as np
+
     from hf_mlcl.experiments.inputs import sample_rows
 
-    inputs: list[Any] = []
-    named: list[list[str]] = []
-    for rows in chosen:
-        if predictor.modality not in rows.column_names:
-            raise ValueError(f"The classifier takes {predictor.modality}s, but the data have {rows.column_names[0]}s.")
-        kept = sample_rows(rows, max_samples)
-        known = kept.features["labels"].feature.names
-        inputs += list(kept[predictor.modality])
-        named += [[known[number] for number in labels] for labels in kept["labels"]]
-    unknown = sorted({name for row in named for name in row} - set(predictor.label_names))
-    if unknown:
-        raise ValueError(
-            f"The data have labels that the classifier does not know: {', '.join(unknown[:5])}. It knows "
-            f"{', '.join(predictor.label_names[:10])}{', …' if len(predictor.label_names) > 10 else ''}."
-        )
-    return inputs, encode_labels(named, predictor.label_names)
+    kept = [sample_rows(rows, max_samples) for rows in chosen]
+    truth = np.concatenate([predictor.truth(rows) for rows in kept])
+    return [content for rows in kept for content in predictor.contents(rows)], truth
 
 
-def _corpus_rows(corpus: str, split: str, data_dir: str | None, size: str | None, model: str) -> list[Any]:
+def corpus_splits(corpus: str, data_dir: str | None, size: str | None, model: str) -> Any:
+    """The splits of a corpus, as the classifier was trained on them."""
     from hf_mlcl.data import load_corpus
-    from hf_mlcl.data.builder import OPTIONS_OF_SIZE
+    from hf_mlcl.data.facts import OPTIONS_OF_SIZE
     from hf_mlcl.experiments.inputs import corpus_options
+    from hf_mlcl.experiments.prediction import training_settings
 
-    trained = _settings_of_training(model)
+    trained = training_settings(model)
     given = trained.get("corpus_options") if trained.get("corpus") == corpus else None
     if size is None:
         size = str(trained.get("size", "full")) if trained.get("corpus") == corpus else "full"
@@ -116,11 +117,10 @@ def _corpus_rows(corpus: str, split: str, data_dir: str | None, size: str | None
     options = corpus_options(corpus, size, of_this_size, int(trained.get("seed", 42)))
     if options:
         say(f"Using {corpus} with {', '.join(f'{name}={value!r}' for name, value in options.items())}, as in training.")
-    splits = load_corpus(corpus, size=size, data_dir=data_dir, **options)
-    return [splits[name] for name in (SPLITS if split == "all" else (split,)) if name in splits]
+    return load_corpus(corpus, size=size, data_dir=data_dir, **options)
 
 
-def _own_rows(data: str, split: str | None, columns: Mapping[str, Any], model: str) -> tuple[str, list[Any]]:
+def own_rows(data: str, split: str | None, columns: Mapping[str, Any], model: str) -> tuple[str, list[Any]]:
     """The rows to score, and the name of their split.
 
     Nothing is cut off where the data bring a test split, or where the classifier was trained on other data: all of
@@ -128,9 +128,10 @@ def _own_rows(data: str, split: str | None, columns: Mapping[str, Any], model: s
     """
     from hf_mlcl.data.errors import CorpusFormatError
     from hf_mlcl.data.own import cut_missing_splits, data_fingerprint, read_own_data
+    from hf_mlcl.experiments.prediction import training_settings
     from hf_mlcl.experiments.results import DATA_FINGERPRINT, DATA_SOURCE
 
-    trained = _settings_of_training(model)
+    trained = training_settings(model)
     as_trained: Any = {name: trained.get(name) if value is None else value for name, value in columns.items()}
     # The rows that training held out belong to the data, where they are the same.
     same = trained.get(DATA_SOURCE) == str(Path(data).resolve())
@@ -154,23 +155,3 @@ def _own_rows(data: str, split: str | None, columns: Mapping[str, Any], model: s
         what = f"It is not known whether the classifier was trained on {data} (--split test scores a tenth of it)"
     say(f"{what}: all {sum(map(len, given.values()))} rows are scored.")
     return "all", list(given.values())
-
-
-def _settings_of_training(model: str) -> dict[str, Any]:
-    """The settings of the experiment that a classifier came from, where its folder tells them."""
-    from hf_mlcl.experiments.prediction import classifier_folder
-    from hf_mlcl.experiments.results import METRICS_FILE, ExperimentResult
-
-    folder = Path(classifier_folder(model)).parent
-    if not (folder / METRICS_FILE).is_file():
-        return {}
-    try:
-        settings = ExperimentResult.load(folder).settings
-        if not isinstance(settings, dict):
-            raise TypeError(f"its settings are {settings!r}")
-        return settings
-    except Exception as error:  # of JSON or of what it holds: the file is not what training has written
-        raise ValueError(
-            f"{folder / METRICS_FILE}, which says what the classifier was trained on, cannot be read "
-            f"({type(error).__name__}: {' '.join(str(error).split())}). Restore it, or move it away to score every row."
-        ) from error

@@ -9,21 +9,28 @@ import typer
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Model = Annotated[
-    str | None, typer.Option(help="Folder or Hub id of a classifier; the newest under outputs/ if not set.")
+    str | None, typer.Option(help="Folder or Hub id of a classifier; the one that you trained last if not set.")
 ]
 TextColumn = Annotated[
-    str | None, typer.Option(help="Column with texts or image paths; as in training, or recognised, if not set.")
+    str | None,
+    typer.Option(
+        help="Column with texts or image paths; as in training, or recognised, if not set.", rich_help_panel="Data"
+    ),
 ]
 LabelColumns = Annotated[
-    str | None, typer.Option(help="Column(s) with labels, separated by commas; likewise if not set.")
+    str | None,
+    typer.Option(help="Column(s) with labels, separated by commas; likewise if not set.", rich_help_panel="Data"),
 ]
-LabelDelimiter = Annotated[str | None, typer.Option(help="What separates labels in one column; likewise if not set.")]
+LabelDelimiter = Annotated[
+    str | None, typer.Option(help="What separates labels in one column; likewise if not set.", rich_help_panel="Data")
+]
 TrustRemoteCode = Annotated[
     bool, typer.Option("--trust_remote_code", help="Run Python files that come with the model; none run otherwise.")
 ]
 FURTHER: dict[str, Any] = {
     "context_settings": {"allow_extra_args": True, "ignore_unknown_options": True},
-    "epilog": "Any training argument may follow: --learning_rate 2e-5 --bf16 --max_train_samples 500 --config FILE",
+    "epilog": "Any other argument of an experiment or of HF's Trainer may follow, such as --bf16 --pooling mean "
+    "--weight_decay 0.1 --push_to_hub --hub_model_id me/reviews, or --config FILE with any of them. --check shows all.",
 }
 """For commands that hand further arguments on to the training."""
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
 from hf_mlcl.files import strict_json
+
+LONGEST_WORD = 24
+"""Characters of a word that a column makes room for; longer ones, such as paths, may be split."""
 
 
 def quiet_libraries() -> None:
@@ -41,16 +46,7 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[Any]], title: s
     numeric = [all(isinstance(row[column], int | float) for row in rows) for column in range(len(headings))]
     cells = [[f"{value:.4f}" if isinstance(value, float) else str(value) for value in row] for row in rows]
     if sys.stdout.isatty():
-        from rich.console import Console
-        from rich.table import Table
-        from rich.text import Text  # taken as it is: a formula's [brackets] are no markup
-
-        table = Table(title=title or None, title_justify="left", header_style="bold")
-        for heading, right in zip(headings, numeric, strict=True):
-            table.add_column(heading, justify="right" if right else "left", overflow="fold")
-        for row in cells:
-            table.add_row(*map(Text, row))
-        Console().print(table)
+        _draw(list(headings), cells, numeric, title)
         return
     if title:
         print(title)
@@ -61,13 +57,51 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[Any]], title: s
         print("  ".join(cell.rjust(width) if right else cell.ljust(width) for cell, width, right in placed).rstrip())
 
 
+def _draw(headings: list[str], cells: list[list[str]], numeric: list[bool], title: str) -> None:
+    """Draw a table, in parts one below the other where its columns do not fit side by side; no word is split."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text  # taken as it is: a formula's [brackets] are no markup
+
+    console = Console()
+    columns = list(zip(headings, *cells, strict=True))
+    least = [max(len(word) for cell in column for word in (cell.split() or [""])) for column in columns]
+    least = [min(width, LONGEST_WORD) for width in least]
+    parts: list[list[int]] = [[0]]
+    for number in range(1, len(columns)):
+        part = parts[-1]
+        if sum(least[one] + 3 for one in (*part, number)) + 1 > console.width and len(part) > 1:
+            parts.append([0])  # the first column says what a row is
+        parts[-1].append(number)
+    for part in parts:
+        table = Table(title=title if part is parts[0] else None, title_justify="left", header_style="bold")
+        for number in part:
+            right = numeric[number]
+            table.add_column(
+                headings[number],
+                justify="right" if right else "left",
+                min_width=least[number],
+                overflow="fold",
+            )
+        for row in cells:
+            table.add_row(*(Text(row[number]) for number in part))
+        console.print(table)
+
+
 def print_pairs(pairs: Sequence[tuple[str, str]], title: str = "") -> None:
-    """Print headings with their texts, one below the other."""
+    """Print headings with their texts, one below the other; in a terminal long texts go on below their beginning."""
     if title:
         print(title)
     width = max((len(heading) for heading, _ in pairs), default=0)
+    room = shutil.get_terminal_size().columns - width - 4 if sys.stdout.isatty() else 0
     for heading, text in pairs:
-        print(f"  {heading:<{width}}  {text}")
+        lines = [part for line in text.splitlines() for part in _wrapped(line, room)] or [""]
+        for number, line in enumerate(lines):
+            print(f"  {heading if number == 0 else '':<{width}}  {line}")
+
+
+def _wrapped(line: str, room: int) -> list[str]:
+    return [line] if room < 20 else textwrap.wrap(line, room, break_on_hyphens=False, break_long_words=False) or [""]
 
 
 def say(message: str) -> None:

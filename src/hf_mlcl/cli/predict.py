@@ -6,7 +6,7 @@ import csv
 import itertools
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
@@ -28,6 +28,8 @@ TOLD = 5
 Found = dict[str, Any]
 """Of one row: ``input``, ``labels`` with their scores, ``decided`` and ``probabilities``, or ``error``."""
 Write = Callable[[list[Found]], None]
+Near = Callable[[list[Any]], list[list[dict[str, Any]]]]
+"""Finds the nearest examples of each input."""
 
 
 def predict(
@@ -41,6 +43,13 @@ def predict(
     text_column: TextColumn = None,
     threshold: Annotated[float | None, typer.Option(help="Instead of the thresholds saved with the model.")] = None,
     scores: Annotated[bool, typer.Option("--scores", help="Show the probability of every label.")] = False,
+    top: Annotated[int | None, typer.Option(min=1, help="Show so many labels, the most probable ones.")] = None,
+    neighbours: Annotated[
+        int | None, typer.Option(min=1, help="Show so many of the nearest training examples of each input.")
+    ] = None,
+    examples: Annotated[
+        str | None, typer.Option(help="Data to take them from, as for `train`; those of the training if not set.")
+    ] = None,
     output: Annotated[
         str | None,
         typer.Option(help="Write a CSV file: input, labels, one column per label, error; with --json a JSON file."),
@@ -50,7 +59,8 @@ def predict(
 ) -> None:
     """Predict the labels of texts or images.
 
-    `hf-mlcl predict "some text"` uses the classifier that was trained last; it says which.
+    `hf-mlcl predict "some text"` uses the classifier that was trained last; it says which. A label counts if its
+    probability reaches its threshold, which stands beside it.
 
     Rows are predicted as they are read, so that any number of them takes the same memory. A row that cannot be
     predicted stops no other: its line of the output says why, and the exit code is 1.
@@ -62,13 +72,21 @@ def predict(
         raise ValueError(f"--threshold must be between 0 and 1; got {threshold}.")
     if output is not None and Path(output).is_dir():
         raise ValueError(f"--output must be a file, but {output!r} is a folder. Name a file in it.")
+    if scores and top is not None:
+        raise typer.BadParameter("--scores shows every label, and --top some of them. Give one of the two.")
+    if examples is not None and neighbours is None:
+        raise typer.BadParameter("--examples are for --neighbours, which says how many to show.")
+    if neighbours is not None and output is not None and not as_json:
+        raise typer.BadParameter("A CSV file has no place for --neighbours. Add --json, or leave out --output.")
     quiet_libraries()
     predictor = Predictor(chosen_model(model), trust_remote_code=trust_remote_code)
     if threshold is not None:
         predictor.rule = DecisionRule(threshold)
     # Every argument is looked at before anything is predicted; what is in the files is read as it is needed.
     sources = [expand(one, predictor.modality, text_column) for one in inputs]
-    batches = _found(predictor, itertools.chain.from_iterable(sources), scores)
+    near = None if neighbours is None else _nearest(predictor, neighbours, examples)
+    most = len(predictor.label_names) if scores else top
+    batches = _found(predictor, itertools.chain.from_iterable(sources), most, near)
     begin = list(itertools.islice(batches, 2))
     if not begin:
         raise ValueError(f"There is nothing to predict in {', '.join(inputs)}.")
@@ -115,18 +133,19 @@ def chosen_model(model: str | None) -> str:
     newest = newest_classifier()
     if newest is None:
         raise ValueError(
-            "There is no classifier under outputs/. Train one (hf-mlcl demo, hf-mlcl train DATA), or name one: --model."
+            "There is no classifier here, nor under outputs/. Train one (hf-mlcl demo, hf-mlcl train DATA), or name "
+            "one: --model."
         )
     say(f"Using {newest}")
     return str(newest)
 
 
-def expand(given: str, modality: str, text_column: str | None = None) -> Iterable[str | Prediction]:
+def expand(given: str, modality: str, text_column: str | None = None) -> Iterable[Any]:
     """The texts or paths of images that an argument stands for; files are read while one goes through them.
 
     Args:
         given: A text, a file, a folder, or - for standard input.
-        modality: What the classifier takes: "text" or "image".
+        modality: What the classifier takes: "text", "image", or "text+image" for either or both.
         text_column: Of a table.
 
     Examples:
@@ -142,7 +161,7 @@ def expand(given: str, modality: str, text_column: str | None = None) -> Iterabl
     if given == "-":
         return _lines("standard input", sys.stdin.buffer)
     path = Path(given)
-    endings = IMAGE_ENDINGS if modality == "image" else (".txt",)
+    endings = {"text": (".txt",), "image": IMAGE_ENDINGS}.get(modality, (".txt", *IMAGE_ENDINGS))
     try:
         is_folder, is_file = path.is_dir(), path.is_file()
     except (OSError, ValueError):  # a text may be too long for a name, or hold what no name may
@@ -157,6 +176,8 @@ def expand(given: str, modality: str, text_column: str | None = None) -> Iterabl
             return _not_empty(f"row {{}} of {given}", content_of(path, modality, text_column))
         if modality == "image":
             return [given]
+        if modality == "text+image" and path.suffix.lower() in IMAGE_ENDINGS:
+            return [path]
         if path.suffix.lower() in IMAGE_ENDINGS:
             raise ValueError(f"This classifier takes texts; {given} is an image.")
         return _lines(str(path))
@@ -195,9 +216,25 @@ def _not_empty(place: str, rows: Iterable[str | Prediction]) -> Iterator[str | P
         yield Prediction(row, error=f"{place.format(number)} is empty") if is_empty else row
 
 
-def _found(predictor: Predictor, rows: Iterable[Any], scores: bool) -> Iterator[list[Found]]:
-    """What is found for each row, a batch at a time."""
+def _nearest(predictor: Predictor, count: int, data: str | None) -> Near:
+    """Finds the nearest examples of inputs, among the rows that the classifier learned from or among others."""
+    from hf_mlcl.experiments.examples import Examples, training_rows
+
+    rows = training_rows(predictor.model, data)
+    known = Examples.of(predictor, rows)
+    if len(known.content) < len(rows):
+        say(f"Looking for neighbours among {len(known.content):,} of {len(rows):,} training rows.")
+    return lambda inputs: known.nearest(predictor, inputs, count)
+
+
+def _found(
+    predictor: Predictor, rows: Iterable[Any], most: int | None, near: Near | None = None
+) -> Iterator[list[Found]]:
+    """What is found for each row, a batch at a time: the labels that it is given, or the `most` probable ones."""
+    cuts = predictor.rule.per_label(len(predictor.label_names))
     for batch in predictor.predictions(rows):
+        good = [one.row for one in batch if one.probabilities is not None]
+        neighbours = iter(near(good) if near and good else [])
         found: list[Found] = []
         for one in batch:
             shown = str(one.row).encode(errors="replace").decode()  # an argument may hold bytes that are no text
@@ -205,12 +242,19 @@ def _found(predictor: Predictor, rows: Iterable[Any], scores: bool) -> Iterator[
                 found.append({"input": shown, "labels": [], "error": one.error})
                 continue
             probabilities, decided = one.probabilities, predictor.rule.decide(one.probabilities[None])[0]
+            order = (-probabilities).argsort()
             labels = [
-                {"label": predictor.label_names[i], "score": round(float(probabilities[i]), 4)}
-                for i in (-probabilities).argsort()
-                if scores or decided[i]
+                {
+                    "label": predictor.label_names[i],
+                    "score": round(float(probabilities[i]), 4),
+                    **({} if predictor.rule.single_label else {"threshold": round(cuts[i], 4)}),
+                    **({} if most is None else {"given": bool(decided[i])}),
+                }
+                for i in (order[:most] if most is not None else order[decided[order]])
             ]
             found.append({"input": shown, "labels": labels, "decided": decided, "probabilities": probabilities})
+            if near is not None:
+                found[-1]["neighbours"] = next(neighbours)
         yield found
 
 
@@ -221,7 +265,7 @@ def _as_json(file: TextIO) -> Iterator[Write]:
 
     def write(batch: list[Found]) -> None:
         for one in batch:
-            shown = {name: one[name] for name in ("input", "labels", "error") if name in one}
+            shown = {name: one[name] for name in ("input", "labels", "neighbours", "error") if name in one}
             file.write(f"{next(separator)}\n{json.dumps(shown, ensure_ascii=False)}")
 
     yield write
@@ -251,10 +295,12 @@ def _as_lines(modality: str, is_long: bool) -> Write:
     def write(batch: list[Found]) -> None:
         cells = []
         for one in batch:
-            flat = " ".join(one["input"].split())
-            labels = ", ".join(f"{hit['label']} {hit['score']:.2f}" for hit in one["labels"]) or "(none)"
-            shown = flat if len(flat) <= LONGEST else flat[: LONGEST - 1] + "…"
-            cells.append([shown, f"(failed: {one['error']})" if "error" in one else labels])
+            labels = ", ".join(map(_reason, one["labels"])) or "(none)"
+            cells.append([_short(one["input"]), f"(failed: {one['error']})" if "error" in one else labels])
+            cells += [
+                [f"  {near['similarity']:.2f} {_short(near['example'])}", ", ".join(near["labels"]) or "(none)"]
+                for near in one.get("neighbours", ())
+            ]
         if not is_long:
             print_table([modality, "labels"], cells)
             return
@@ -262,3 +308,18 @@ def _as_lines(modality: str, is_long: bool) -> Write:
             print(f"{text:<{LONGEST}}  {labels}")
 
     return write
+
+
+def _short(text: str) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= LONGEST else flat[: LONGEST - 1] + "…"
+
+
+def _reason(hit: Mapping[str, Any]) -> str:
+    """A label, its score, and why it counts or not: ``drama 0.31 ≥ 0.12``."""
+    said = f"{hit['label']} {hit['score']:.2f}"
+    if "threshold" not in hit:
+        return said
+    reaches = hit.get("given", True)
+    digits = 2 if (f"{hit['score']:.2f}" >= f"{hit['threshold']:.2f}") == reaches else 4  # so that it can be seen
+    return f"{hit['label']} {hit['score']:.{digits}f} {'≥' if reaches else '<'} {hit['threshold']:.{digits}f}"

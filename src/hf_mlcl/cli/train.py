@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +12,7 @@ import typer
 
 from hf_mlcl.cli.options import AsJson, LabelColumns, LabelDelimiter, TextColumn, further_settings, names
 from hf_mlcl.cli.output import print_json, print_pairs, quiet_libraries, say
+from hf_mlcl.experiments.display import Display
 
 FULL_NAMES = {"epochs": "num_train_epochs", "batch_size": "global_batch_size"}
 SHOWN = (
@@ -27,24 +27,64 @@ def train(
     data: Annotated[
         str, typer.Argument(help="CSV, TSV, JSON, JSONL or Parquet file; folder; Hub dataset; or a corpus by name.")
     ],
-    loss: Annotated[
-        str | None, typer.Option(help="A loss by name, or several joined with +; `reg` if not set.")
-    ] = None,
-    backbone: Annotated[
-        str | None,
-        typer.Option(help="Hub id, local folder, timm architecture, or 'small': learns from nothing, no download."),
-    ] = None,
     text_column: TextColumn = None,
     label_columns: LabelColumns = None,
     label_delimiter: LabelDelimiter = None,
-    epochs: Annotated[float | None, typer.Option(help="Training epochs; from the size of the data if not set.")] = None,
-    minutes: Annotated[float | None, typer.Option(help="How long it may take; from the data if not set.")] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Rows per step on all devices together.")] = None,
-    test_file: Annotated[str | None, typer.Option(help="File with test rows, if the data have none.")] = None,
-    output_dir: Annotated[str | None, typer.Option(help="Where to put everything.")] = None,
-    check: Annotated[bool, typer.Option("--check", help="Show what was recognised, and stop.")] = False,
+    test_file: Annotated[
+        str | None, typer.Option(help="File with test rows, if the data have none.", rich_help_panel="Data")
+    ] = None,
+    max_train_samples: Annotated[
+        int | None, typer.Option(help="Training rows to keep, drawn with a fixed seed.", rich_help_panel="Data")
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Show what was recognised, and stop.", rich_help_panel="Data")
+    ] = False,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Stop at the first image that cannot be used, instead of leaving it out.")
+        bool,
+        typer.Option("--strict", help="Stop at the first image that cannot be used.", rich_help_panel="Data"),
+    ] = False,
+    backbone: Annotated[
+        str | None,
+        typer.Option(
+            help="Hub id, local folder, timm architecture, or 'small': learns from nothing, no download.",
+            rich_help_panel="Encoder",
+        ),
+    ] = None,
+    backbone_weights: Annotated[
+        str | None,
+        typer.Option(help="A safetensors file with the weights of a timm architecture.", rich_help_panel="Encoder"),
+    ] = None,
+    max_length: Annotated[
+        int | None, typer.Option(help="Tokens of a text to keep; from the texts if not set.", rich_help_panel="Encoder")
+    ] = None,
+    image_size: Annotated[
+        int | None,
+        typer.Option(help="Side in pixels of the square that images are resized to.", rich_help_panel="Encoder"),
+    ] = None,
+    loss: Annotated[
+        str | None,
+        typer.Option(help="A loss by name, or several joined with +; `reg` if not set.", rich_help_panel="Training"),
+    ] = None,
+    minutes: Annotated[
+        float | None, typer.Option(help="How long it may take; from the data if not set.", rich_help_panel="Training")
+    ] = None,
+    epochs: Annotated[
+        float | None,
+        typer.Option(help="Training epochs; from the size of the data if not set.", rich_help_panel="Training"),
+    ] = None,
+    batch_size: Annotated[
+        int | None, typer.Option(help="Rows per step on all devices together.", rich_help_panel="Training")
+    ] = None,
+    learning_rate: Annotated[
+        float | None, typer.Option(help="Of the encoder; from the encoder if not set.", rich_help_panel="Training")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Of new weights and of the order of rows.", rich_help_panel="Training")
+    ] = None,
+    output_dir: Annotated[str | None, typer.Option(help="Where to put everything.", rich_help_panel="Result")] = None,
+    no_page: Annotated[
+        bool,
+        typer.Option("--no_page", help="Do not write explain.html, which shows rows.", rich_help_panel="Result"),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -57,22 +97,22 @@ def train(
     Splits that are missing are cut off by iterative stratification, so that every label keeps its share. Epochs, batch
     and learning rate follow from the size of the data.
 
-    The output folder holds encoder/, classifier/, backbone/ and metrics.json. After an interruption the same command
-    goes on; the best classifier so far is there at any time.
+    The output folder holds encoder/, classifier/, backbone/, metrics.json and explain.html, a page that shows what was
+    learned. After an interruption the same command goes on; the best classifier so far is there at any time.
     """
-    from hf_mlcl.experiments import build_experiment
-    from hf_mlcl.experiments.inputs import load_data
-
-    chosen = {**_chosen(ctx), "corpus": data}
-    quiet_libraries()
-    if not sys.stderr.isatty():
-        chosen.setdefault("disable_tqdm", True)  # plain lines in a log
     shows = not as_json and os.environ.get("RANK", "0") == "0"  # of several processes, one speaks
-    recipe, splits = _recipe_and_data(data, chosen, strict, shows, as_json)
+    with Display(quiet=not shows) as display, display.stage(f"Reading {data}"):  # and libraries, which take their time
+        from hf_mlcl.experiments import build_experiment
+        from hf_mlcl.experiments.inputs import load_data
+
+        chosen = {"page": True, **_chosen(ctx), "corpus": data}
+        quiet_libraries()
+        recipe, splits = _recipe_and_data(data, chosen, strict, shows, as_json)
     try:
         experiment, training = build_experiment(recipe, chosen)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
+    training.disable_tqdm = chosen.get("disable_tqdm", False)  # and not because the libraries are quiet
     if shows:
         _show({**vars(training), **vars(experiment)}, splits, announced="backbone" not in chosen)
     if check and shows:
@@ -86,9 +126,17 @@ def train(
 
 def _chosen(ctx: typer.Context) -> dict[str, Any]:
     """What the user said, by the full names of settings."""
-    options = {name: value for name, value in ctx.params.items() if name not in ("data", "check", "strict", "as_json")}
+    options = {
+        name: value
+        for name, value in ctx.params.items()
+        if name not in ("data", "check", "strict", "as_json", "no_page")
+    }
     options["label_columns"] = names(options["label_columns"])
     chosen = further_settings(ctx.args)
+    if ctx.params["no_page"]:
+        if chosen.get("page"):
+            raise typer.BadParameter("--no_page and --page True contradict each other. Leave one out.")
+        chosen["page"] = False
     chosen |= {FULL_NAMES.get(name, name): value for name, value in options.items() if value is not None}
     if chosen.get("test_file") is not None:
         chosen["test_file"] = str(Path(chosen["test_file"]).resolve())  # found again from anywhere
@@ -104,8 +152,9 @@ def _recipe_and_data(data: str, chosen: Mapping[str, Any], strict: bool, shows: 
         return study_recipe(data), None
     from hf_mlcl.data.errors import CorpusWarning
     from hf_mlcl.data.own import read_own_data
+    from hf_mlcl.experiments.inputs import OWN_DATA
 
-    columns: Any = {name: chosen.get(name) for name in ("text_column", "label_columns", "label_delimiter", "test_file")}
+    columns: Any = {name: chosen.get(name) for name in OWN_DATA}
     with warnings.catch_warnings():
         if not as_json:
             warnings.simplefilter("ignore", CorpusWarning)  # it stands among the notes
@@ -116,20 +165,23 @@ def _recipe_and_data(data: str, chosen: Mapping[str, Any], strict: bool, shows: 
 
 
 def _modality(splits: Any) -> Any:
-    return "image" if splits is not None and "image" in splits["train"].column_names else "text"
+    columns = () if splits is None else splits["train"].column_names
+    return "+".join(name for name in ("text", "image") if name in columns) or "text"
 
 
 def _show(known: dict[str, Any], splits: Any, announced: bool) -> None:
     """The settings that matter; and how much is to be downloaded of a backbone that was chosen for the user."""
     from huggingface_hub import try_to_load_from_cache
 
-    from hf_mlcl.experiments.recipe import default_backbone
+    from hf_mlcl.experiments.own import default_backbone
 
     if splits is not None and announced:
         name, megabytes = default_backbone(_modality(splits))
         here = any(isinstance(try_to_load_from_cache(name, file), str) for file in ("config.json", "model.safetensors"))
         known["backbone"] += "" if here else f" ({megabytes} MB to download, once)"
-    known.pop("max_length" if _modality(splits) == "image" else "image_size")
+    for name, modality in (("max_length", "text"), ("image_size", "image")):
+        if modality not in _modality(splits):
+            known.pop(name)
     shown = {name: known[name] for name in SHOWN if known.get(name) is not None}
     print_pairs(
         [(name, f"{value:g}" if isinstance(value, float) else str(value)) for name, value in shown.items()],
@@ -168,9 +220,12 @@ def _run(experiment: Any, training: Any, splits: Any, as_json: bool) -> None:
     else:
         print_summary(result)
         _print_verdict(result.verdict)
-        is_text = (result.folder / "classifier" / "tokenizer_config.json").is_file()
+        files = {path.name for path in (result.folder / "classifier").iterdir()}
+        is_text = "tokenizer_config.json" in files and "processor_config.json" not in files  # which reads images too
         example = '"some text"' if is_text else "picture.jpg"
         say(f"Saved in {result.folder}. Use it: hf-mlcl predict --model {result.folder} {example}")
+        if (page := result.folder / "explain.html").is_file():
+            say(f"What it has learned and where it errs: open {page} in a browser.")
     if failure is not None:
         say(f"hf-mlcl: {failure}")
         raise typer.Exit(1) from failure

@@ -15,18 +15,15 @@ import datasets
 from datasets import ClassLabel, DatasetInfo, Features, GeneratorBasedBuilder, Image, List, SplitGenerator, Value
 
 from hf_mlcl.data.download import discard, fetch
-from hf_mlcl.data.errors import CorpusError, CorpusFileError, Problems
+from hf_mlcl.data.errors import PROBLEMS_FILE, CorpusError, CorpusFileError, Problems
 from hf_mlcl.data.facts import CorpusFacts, SplitSizes, all_facts
 from hf_mlcl.data.images import image_defect
 from hf_mlcl.data.sources import Member, SourceTree
 from hf_mlcl.data.splits import SPLITS, Example, Stream, chain, covering_draw, halves, repartition
 
-PROBLEMS_FILE = "problems.json"
 SMALL_FRACTION = 0.2
 """Part of the training images that the study's small versions keep."""
 LabelNames = tuple[str, ...]
-OPTIONS_OF_SIZE = {"draw_seed": "small", "split": "full"}
-"""Options that have a meaning for one size only."""
 
 
 @dataclass
@@ -69,8 +66,7 @@ class CorpusBuilder(GeneratorBasedBuilder):  # type: ignore[misc]
 
     def option(self, name: str) -> Any:
         """The value of one of the corpus's options."""
-        values = self.FACTS.options[name]
-        return self.config.options.get(name, values[0] if isinstance(values, list) else values)
+        return {**self.FACTS.default_options(self.config.size), **self.config.options}[name]
 
     def download(self, name: str) -> str:
         """Fetch one of the official files and return where it is."""

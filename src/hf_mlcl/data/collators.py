@@ -1,4 +1,4 @@
-"""From a list of rows to a batch: padded tokens or stacked pixels, with labels as rows of zeros and ones."""
+"""From a list of rows to a batch: padded tokens, stacked pixels or both, with labels as rows of zeros and ones."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from PIL import Image
 from torch import Tensor
 
 from hf_mlcl.data.labels import encode_labels
@@ -14,11 +15,31 @@ from hf_mlcl.data.labels import encode_labels
 Row = Mapping[str, Any]
 
 
-def _labels(rows: Sequence[Row], num_labels: int, column: str) -> dict[str, Tensor]:
+Labels = int | Sequence[str]
+"""How many labels there are, or what they are called, in the order of their ids."""
+
+
+def _labels(rows: Sequence[Row], labels: Labels, column: str) -> dict[str, Tensor]:
     """The multi-hot labels of a batch; nothing for rows without labels, so that unlabelled data can be predicted."""
-    if column not in rows[0]:
+    names = [] if isinstance(labels, int) else list(labels)
+    if column in rows[0]:
+        cells = [row[column] for row in rows]
+    elif names and all(name in rows[0] for name in names):
+        cells = [[_flag(row[name], name) for name in names] for row in rows]
+    else:
         return {}
-    return {"labels": torch.from_numpy(encode_labels([row[column] for row in rows], num_labels, column))}
+    return {"labels": torch.from_numpy(encode_labels(cells, labels, column))}
+
+
+def _flag(value: Any, column: str) -> bool:
+    if value not in (0, 1):  # also True, 1.0 and the like
+        raise ValueError(f"Column {column!r} is that of a label, but holds {value!r}; expected 0 or 1 in every row.")
+    return bool(value)
+
+
+def label_columns(labels: Labels, column: str) -> list[str]:
+    """The columns in which labels may stand: the one of lists, and one per label."""
+    return [column, *([] if isinstance(labels, int) else labels)]
 
 
 @dataclass
@@ -27,9 +48,12 @@ class TextCollator:
 
     Args:
         tokenizer: The tokenizer that made the rows; knows how to pad.
-        num_labels: Number of labels.
+        num_labels: Number of labels; or their names, in the order of their ids, for rows that hold names. The trainer
+            puts the names of its model here.
         pad_to_multiple_of: Round the length up to a multiple; 8 suits tensor cores.
-        label_column: Column with lists of label ids.
+        label_column: Column with labels: lists of ids or names, names in one text (``"sport|music"``), or multi-hot
+            rows. Without it, columns of 0 and 1 that are called as the labels are read.
+        max_length: Tokens of a row to keep, its last one (which often says that the text ends) among them.
 
     Examples:
         >>> from hf_mlcl.data import word_tokenizer
@@ -40,9 +64,10 @@ class TextCollator:
     """
 
     tokenizer: Any
-    num_labels: int
+    num_labels: Labels
     pad_to_multiple_of: int | None = None
     label_column: str = "labels"
+    max_length: int | None = None
 
     def __call__(self, rows: Sequence[Row]) -> dict[str, Tensor]:
         """Make a batch."""
@@ -55,9 +80,18 @@ class TextCollator:
                 f"({', '.join(self.tokenizer.model_input_names)}). Tokenise the corpus first: "
                 f"hf_mlcl.data.tokenize(corpus, tokenizer)."
             )
-        unpadded = {name: [row[name] for row in rows] for name in inputs}
+        unpadded = {name: [self._cut(row[name]) for row in rows] for name in inputs}
         batch = self.tokenizer.pad(unpadded, pad_to_multiple_of=self.pad_to_multiple_of, return_tensors="pt")
         return {**batch, **_labels(rows, self.num_labels, self.label_column)}
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that it reads beside the model's inputs."""
+        return label_columns(self.num_labels, self.label_column)
+
+    def _cut(self, tokens: list[int]) -> list[int]:
+        whole = self.max_length is None or len(tokens) <= self.max_length
+        return tokens if whole else [*tokens[: self.max_length - 1], tokens[-1]]  # type: ignore[operator]
 
 
 @dataclass
@@ -68,9 +102,9 @@ class ImageCollator:
 
     Args:
         transform: Makes a tensor of an image, such as `image_transform(train=True)`. Images of a batch need one size.
-        num_labels: Number of labels.
+        num_labels: As in `TextCollator`, also `label_column`.
         image_column: Column with images.
-        label_column: Column with lists of label ids.
+        label_column: Column with labels.
         views: With 2, each image is transformed twice and the batch has shape (batch, 2, 3, height, width): both views
             become anchors, as in SupCon.
 
@@ -84,7 +118,7 @@ class ImageCollator:
     """
 
     transform: Callable[[Any], Tensor]
-    num_labels: int
+    num_labels: Labels
     image_column: str = "image"
     label_column: str = "labels"
     views: int = 1
@@ -93,10 +127,76 @@ class ImageCollator:
         """Make a batch."""
         if self.image_column not in rows[0]:
             raise ValueError(
-                f"The rows have the columns {', '.join(rows[0]) or '(none)'}, but no {self.image_column!r}. With the "
-                f"Trainer, pass remove_unused_columns=False; else name the column with image_column."
+                f"The rows have the columns {', '.join(rows[0]) or '(none)'}, but no {self.image_column!r}. Name "
+                f"the column with image_column; HF's own Trainer also needs remove_unused_columns=False."
             )
         pixels = torch.stack([self.transform(row[self.image_column]) for row in rows for _ in range(self.views)])
         if self.views > 1:
             pixels = pixels.view(len(rows), self.views, *pixels.shape[1:])
         return {"pixel_values": pixels, **_labels(rows, self.num_labels, self.label_column)}
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that it reads."""
+        return [self.image_column, *label_columns(self.num_labels, self.label_column)]
+
+
+@dataclass
+class TextImageCollator:
+    """Makes batches of rows with a text, an image or both, for models that read both (CLIP, SigLIP).
+
+    What a row lacks is filled with an empty text or a black image, and ``modality_mask`` (rows, 2) tells the model not
+    to count it. Texts are cut at the tokenizer's ``model_max_length``.
+
+    Args:
+        tokenizer: Makes tokens of texts.
+        transform: Makes a tensor of an image, such as `image_transform()`.
+        num_labels: Number of labels.
+        text_column: Column with texts; None and blank ones are missing.
+        image_column: Column with images; None is missing.
+        label_column: Column with lists of label ids.
+
+    Examples:
+        >>> from PIL import Image
+        >>> from hf_mlcl.data import image_transform, word_tokenizer
+        >>> collate = TextImageCollator(word_tokenizer(["a cat"]), image_transform(size=8), num_labels=2)
+        >>> batch = collate([{"text": "a cat", "image": None}, {"image": Image.new("L", (20, 10))}])
+        >>> batch["modality_mask"].tolist(), batch["pixel_values"].shape
+        ([[1, 0], [0, 1]], torch.Size([2, 3, 8, 8]))
+    """
+
+    tokenizer: Any
+    transform: Callable[[Any], Tensor]
+    num_labels: Labels
+    text_column: str = "text"
+    image_column: str = "image"
+    label_column: str = "labels"
+
+    def __call__(self, rows: Sequence[Row]) -> dict[str, Tensor]:
+        """Make a batch."""
+        texts = [row.get(self.text_column) or "" for row in rows]
+        images = [row.get(self.image_column) for row in rows]
+        has_text = torch.tensor([bool(text.strip()) for text in texts])
+        has_image = torch.tensor([image is not None for image in images])
+        if not (has_text | has_image).all():
+            raise ValueError(
+                f"A row has neither a text in {self.text_column!r} nor an image in {self.image_column!r}. Leave such "
+                f"rows out, or name the columns with text_column and image_column; there are {', '.join(rows[0])}."
+            )
+        tokens = self.tokenizer(texts, padding=True, truncation=True, return_tensors="pt")
+        # A batch without any image has pixels all the same: both towers then take part on every rank.
+        black = Image.new("RGB", (8, 8))
+        pixels = torch.stack([self.transform(black if image is None else image) for image in images])
+        mask = torch.stack([has_text, has_image], dim=1).long()
+        names = [name for name in ("input_ids", "attention_mask") if name in tokens]
+        batch = {**{name: tokens[name] for name in names}, "pixel_values": pixels, "modality_mask": mask}
+        return {**batch, **_labels(rows, self.num_labels, self.label_column)}
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that it reads."""
+        return [self.text_column, self.image_column, *label_columns(self.num_labels, self.label_column)]
+
+
+Collator = TextCollator | ImageCollator | TextImageCollator
+"""Those of this package, which say what columns they read."""

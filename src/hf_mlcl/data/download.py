@@ -22,7 +22,7 @@ from huggingface_hub import constants as hub
 
 from hf_mlcl.data.errors import CorpusDownloadError, CorpusFileError, full_disk_named
 from hf_mlcl.data.facts import RemoteFile
-from hf_mlcl.files import whole_file
+from hf_mlcl.files import read_json, whole_file, write_json
 
 CHUNK = 1 << 20
 TIMEOUT_SECONDS = 30
@@ -101,11 +101,7 @@ def _record(target: Path) -> Path:
 
 def _first_use(target: Path) -> dict[str, Any]:
     """What was written down of a file when it came for the first time; nothing where that cannot be read."""
-    try:
-        known = json.loads(_record(target).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return known if isinstance(known, dict) else {}
+    return read_json(_record(target)) or {}
 
 
 def _write_first_use(file: RemoteFile, target: Path, sha256: str) -> None:
@@ -114,8 +110,7 @@ def _write_first_use(file: RemoteFile, target: Path, sha256: str) -> None:
     known = {"sha256": sha256, "size": status.st_size, "mtime_ns": status.st_mtime_ns, "url": file.url}
     known["since"] = _first_use(target).get("since") or datetime.now(timezone.utc).date().isoformat()
     try:
-        with whole_file(_record(target)) as draft:
-            draft.write_text(json.dumps(known, indent=1), encoding="utf-8")
+        write_json(_record(target), known)
     except OSError as error:
         if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):  # a cache that is only read serves as well
             raise

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import logging
 import os
 from collections import Counter
@@ -10,10 +9,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from hf_mlcl.files import tells_full_disk
+
 logger = logging.getLogger(__name__)
 
+PROBLEMS_FILE = "problems.json"
 NAMED_AT_MOST = 20
-"""Problems that a warning spells out; the rest are counted there and listed in full in the cache's `problems.json`."""
+"""Problems that a warning spells out; the rest are counted there and listed in full in the cache's `PROBLEMS_FILE`."""
 
 
 class CorpusError(Exception):
@@ -46,8 +48,7 @@ def full_disk_named(where: str | os.PathLike[str]) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        causes = (error, error.__cause__, error.__context__)  # datasets wraps what the disk says
-        if not any(isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT) for cause in causes):
+        if not tells_full_disk(error):
             raise
         raise CorpusFileError(
             f"The disk of {os.fspath(where)} is full: nothing that was begun there is used. Free some space, or name "

@@ -10,6 +10,9 @@ from typing import Any, Literal, NamedTuple
 
 import yaml
 
+OPTIONS_OF_SIZE = {"draw_seed": "small", "split": "full"}
+"""Options that have a meaning for one size only."""
+
 
 class RemoteFile(NamedTuple):
     """One official file under its official name, with a checksum where the publisher or a trusted mirror states one."""
@@ -73,6 +76,16 @@ class CorpusFacts:
     labelled_sizes: SplitSizes | None = None
     options: Mapping[str, list[Any] | int] = field(default_factory=dict)
     labels: list[str] = field(default_factory=list)
+
+    def default_options(self, size: str = "full") -> dict[str, Any]:
+        """The options that have a meaning for a size, with their defaults.
+
+        Examples:
+            >>> all_facts()["semeval2018"].default_options()
+            {'labelled_only': False}
+        """
+        known = {name: v for name, v in self.options.items() if OPTIONS_OF_SIZE.get(name, size) == size}
+        return {name: values[0] if isinstance(values, list) else values for name, values in known.items()}
 
     def description(self) -> str:
         """The text for `DatasetInfo.description`."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import io
 import os
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import pyarrow as pa
 from PIL import Image, UnidentifiedImageError
@@ -99,12 +99,25 @@ def _defect(data: bytes | str, max_pixels: int | None) -> str | None:
     return None
 
 
+class Preprocessing(NamedTuple):
+    """How a model wants its images: the side of the square, what colours are normalised by, how pixels are resized."""
+
+    size: int = 224
+    mean: tuple[float, ...] = IMAGENET_MEAN
+    std: tuple[float, ...] = IMAGENET_STD
+    interpolation: Literal["nearest", "bilinear", "bicubic"] = "bilinear"
+
+
 def image_transform(
     size: int = 224,
     train: bool = False,
     num_ops: int = 2,
     magnitude: int = 9,
     augmentation: Literal["randaugment", "crop"] = "randaugment",
+    *,
+    mean: Sequence[float] = IMAGENET_MEAN,
+    std: Sequence[float] = IMAGENET_STD,
+    interpolation: Literal["nearest", "bilinear", "bicubic"] = "bilinear",
 ) -> Any:
     """From a PIL image to a normalised float tensor of shape (3, size, size), as a `torchvision.transforms.v2.Compose`.
 
@@ -113,7 +126,8 @@ def image_transform(
     half of an image or more, perhaps mirrored, in its place: milder, and better for small images and few rows, though
     it may cut off objects whose labels stay.
 
-    `num_ops` and `magnitude` (up to 30) are RandAugment's n and m.
+    `num_ops` and `magnitude` (up to 30) are RandAugment's n and m; `mean`, `std` and `interpolation` those that the
+    backbone was trained with.
 
     Examples:
         >>> from PIL import Image
@@ -126,18 +140,25 @@ def image_transform(
     _check_size(size)
     if augmentation not in ("randaugment", "crop"):
         raise ValueError(f"augmentation must be 'randaugment' or 'crop'; got {augmentation!r}.")
+    resize = {"antialias": True, "interpolation": v2.InterpolationMode(interpolation)}
     steps = [v2.RGB(), v2.PILToTensor()]
     if train and augmentation == "crop":
-        steps += [v2.RandomResizedCrop(size, scale=(0.5, 1.0), antialias=True), v2.RandomHorizontalFlip()]
+        steps += [v2.RandomResizedCrop(size, scale=(0.5, 1.0), **resize), v2.RandomHorizontalFlip()]
     else:
-        steps.append(v2.Resize((size, size), antialias=True))
+        steps.append(v2.Resize((size, size), **resize))
     if train and augmentation == "randaugment":
         # Tensors resize faster, PIL images augment faster: the way there and back pays (docs/benchmarks.md).
         steps += [v2.ToPILImage(), v2.RandAugment(num_ops=num_ops, magnitude=magnitude), v2.PILToTensor()]
-    return v2.Compose([*steps, v2.ToDtype(torch.float32, scale=True), v2.Normalize(IMAGENET_MEAN, IMAGENET_STD)])
+    return v2.Compose([*steps, v2.ToDtype(torch.float32, scale=True), v2.Normalize(mean, std)])
 
 
-def image_processor(size: int = 224) -> Any:
+def image_processor(
+    size: int = 224,
+    *,
+    mean: Sequence[float] = IMAGENET_MEAN,
+    std: Sequence[float] = IMAGENET_STD,
+    interpolation: Literal["nearest", "bilinear", "bicubic"] = "bilinear",
+) -> Any:
     """What `image_transform` does in evaluation, as a `ViTImageProcessor`, which pipelines use and models come with.
 
     Examples:
@@ -148,8 +169,10 @@ def image_processor(size: int = 224) -> Any:
     from transformers import ViTImageProcessor
 
     _check_size(size)
-    square, mean, std = {"height": size, "width": size}, list(IMAGENET_MEAN), list(IMAGENET_STD)
-    return ViTImageProcessor(size=square, image_mean=mean, image_std=std, do_convert_rgb=True)
+    square, resample = {"height": size, "width": size}, Image.Resampling[interpolation.upper()]
+    return ViTImageProcessor(
+        size=square, image_mean=list(mean), image_std=list(std), resample=resample, do_convert_rgb=True
+    )
 
 
 def _check_size(size: int) -> None:

@@ -1,4 +1,4 @@
-"""The labels of a row, in any of the forms that data have them in."""
+"""The labels of rows, in any of the forms that data have them in."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from typing import Any, SupportsIndex
 
 import numpy as np
 from numpy.typing import NDArray
+
+DELIMITERS = ("|", ";", ",", "\t")
+"""What may stand between names of labels in one text."""
 
 
 def encode_labels(
@@ -26,8 +29,9 @@ def encode_labels(
         >>> encode_labels([[0, 2], []], 3)
         array([[1., 0., 1.],
                [0., 0., 0.]], dtype=float32)
-        >>> encode_labels([["joy"]], ["anger", "joy"])
-        array([[0., 1.]], dtype=float32)
+        >>> encode_labels([["joy"], "anger|joy"], ["anger", "joy"])
+        array([[0., 1.],
+               [1., 1.]], dtype=float32)
     """
     names = {} if isinstance(classes, int) else {name: number for number, name in enumerate(classes)}
     number = classes if isinstance(classes, int) else len(classes)
@@ -42,9 +46,9 @@ def decode_labels(
 ) -> list[int]:
     """The ids of the labels of a row, which messages call `row`, where there are `number` labels.
 
-    They are a list, array or tensor of different ids, or of names whose ids are in `names`, or a multi-hot row: floats
-    or booleans, one per label. Integers are read as multi-hot where they cannot be ids: as many zeros and ones as there
-    are labels, of which there are at least three.
+    They are a list, array or tensor of different ids, or of names whose ids are in `names`; names in one text between
+    ``|``, ``;``, commas or tabs; or a multi-hot row: floats or booleans, one per label. Integers are read as multi-hot
+    where they cannot be ids: as many zeros and ones as there are labels, of which there are at least three.
 
     Examples:
         >>> decode_labels([2, 0], 3), decode_labels([1.0, 0.0, 1.0], 3), decode_labels([1, 0, 1], 3)
@@ -69,6 +73,8 @@ def decode_labels(
         return operator.index(value)
 
     entries = values.tolist() if hasattr(values, "tolist") else values  # of an array or a tensor
+    if isinstance(entries, str) and names:
+        entries = _names_in(entries, names)
     if isinstance(entries, str | bytes) or not isinstance(entries, Iterable):
         raise wrong(repr(values), ", expected a list of labels. Wrap a single label in a list")
     entries = list(entries)
@@ -80,3 +86,61 @@ def decode_labels(
         why = ": these are no ids, since one occurs twice, and no multi-hot row, which has a zero or a one for each of"
         raise wrong(str(entries), f"{why} the {number} labels (as floats, if there are one or two)")
     return ids
+
+
+def _names_in(text: str, names: Mapping[str, int]) -> list[str]:
+    """The names in a text: it may be one, or several between delimiters, which may be part of names as well.
+
+    Examples:
+        >>> _names_in("art, music|sport", {"art, music": 0, "sport": 1})
+        ['art, music', 'sport']
+    """
+    pieces: list[str] = []
+    for delimiter in ("", *DELIMITERS):
+        pieces = [piece.strip() for piece in (text.split(delimiter) if delimiter else [text]) if piece.strip()]
+        if all(piece in names for piece in pieces):
+            return pieces
+    return next(([*filter(None, map(str.strip, text.split(sign)))] for sign in DELIMITERS if sign in text), [text])
+
+
+def label_ids(dataset: Any, labels: int | Sequence[str]) -> list[list[int]]:
+    """Label ids of each row, from any form of labels that `decode_labels` reads; single ids stand for themselves.
+
+    Where the names of labels are given in place of their number, rows may hold names, or a column of 0 and 1 for each.
+
+    Examples:
+        >>> label_ids([{"labels": [2]}, {"labels": [0, 1]}], 3), label_ids([{"labels": [0, 1, 1]}], 3)
+        ([[2], [0, 1]], [[1, 2]])
+        >>> label_ids([{"labels": "a|b"}, {"labels": ["b"]}], ["a", "b"])
+        [[0, 1], [1]]
+    """
+    names = {} if isinstance(labels, int) else {name: number for number, name in enumerate(labels)}
+    number = labels if isinstance(labels, int) else len(names)
+    return [
+        decode_labels(
+            cell if isinstance(cell, str | list) else np.atleast_1d(cell), number, names, f"Row {row} of the dataset"
+        )
+        for row, cell in enumerate(_labels(dataset, list(names)))
+    ]
+
+
+def label_counts(dataset: Any, labels: int | Sequence[str]) -> NDArray[np.int64]:
+    """How many rows have each label.
+
+    Examples:
+        >>> label_counts([{"labels": [2]}, {"labels": [0, 2]}], 3).tolist()
+        [1, 0, 2]
+    """
+    ids = [label for row in label_ids(dataset, labels) for label in row]
+    return np.bincount(np.asarray(ids, dtype=np.int64), minlength=labels if isinstance(labels, int) else len(labels))
+
+
+def _labels(dataset: Any, names: list[str]) -> Any:
+    """The labels alone where that is possible: reading a whole row may mean decoding an image."""
+    columns = getattr(dataset, "column_names", None) or ()
+    plain = dataset.with_format(None) if columns and hasattr(dataset, "with_format") else dataset
+    if "labels" in columns:
+        return plain["labels"]
+    if names and set(names) <= set(columns):
+        return [[bool(cell) for cell in row] for row in zip(*(plain[name] for name in names), strict=True)]
+    return (row["labels"] for row in dataset)

@@ -1,4 +1,4 @@
-"""Data of your own: a CSV, JSON or Parquet file, a folder of images, or a dataset on the Hub.
+"""Data of your own: a CSV, JSON or Parquet file, a folder, a dataset on the Hub or in memory.
 
 What the columns mean is recognised, and `OwnData.describe` says what was: nobody should train on a guess unseen.
 """
@@ -20,8 +20,16 @@ from datasets import ClassLabel, Dataset, DatasetDict, Image, List, Value
 
 from hf_mlcl.data.errors import CorpusFileError, CorpusFormatError, CorpusWarning
 from hf_mlcl.data.images import image_defects
-from hf_mlcl.data.own_columns import Labels, content_column, label_columns_of, labels_of, option, shared_columns
-from hf_mlcl.data.own_files import Table, read_tables
+from hf_mlcl.data.own_columns import (
+    Labels,
+    content_column,
+    label_columns_of,
+    labels_of,
+    option,
+    shared_columns,
+    text_beside,
+)
+from hf_mlcl.data.own_files import Source, Table, read_tables, source_name
 from hf_mlcl.data.splits import SEED, SPLITS, stratified_parts
 
 HELD_OUT = 0.1
@@ -38,20 +46,22 @@ class OwnData:
 
     Attributes:
         splits: ``train``, ``validation`` and ``test`` (those that the data bring, where nothing was cut off), with a
-            column ``text`` or ``image`` and ``labels`` as lists of ids, as `load_corpus` gives them.
-        modality: ``"text"`` or ``"image"``.
-        content_column: The column that texts or images were taken from.
+            column ``text``, ``image`` or both and ``labels`` as lists of ids, as `load_corpus` gives them.
+        modality: ``"text"``, ``"image"``, or ``"text+image"`` where rows may have either or both.
+        content_column: The column that texts or images were taken from; of both, that of the images.
+        beside_column: The column with the texts that belong to images, where there is one.
         labels_found: Where and how labels were found.
         split_rule: Where the splits come from.
         notes: What a careful reader would like to know: rows left out, labels with few rows.
     """
 
     splits: DatasetDict
-    modality: Literal["text", "image"]
+    modality: Literal["text", "image", "text+image"]
     content_column: str
     labels_found: str
     split_rule: str
     notes: list[str] = field(default_factory=list)
+    beside_column: str | None = None
 
     @property
     def label_names(self) -> list[str]:
@@ -75,8 +85,10 @@ class OwnData:
         per_row = sum(counts.values()) / max(sum(len(rows) for rows in self.splits.values()), 1)
         named = [f"{name} {count:,}" for name, count in counts.items()]
         shown = ", ".join(named if len(named) <= 12 else [*named[:6], "…", *named[-4:]])
+        beside = [("texts", f"column {self.beside_column!r}, for a backbone that reads both")]
         return [
-            (f"{self.modality}s", f"column {self.content_column!r}"),
+            (f"{self.modality.removeprefix('text+')}s", f"column {self.content_column!r}"),
+            *(beside if self.beside_column else []),
             ("labels", self.labels_found),
             ("", f"{len(counts)} labels, {per_row:.2f} per row: {shown}"),
             ("splits", f"{sizes} ({self.split_rule})"),
@@ -85,7 +97,7 @@ class OwnData:
 
 
 def read_own_data(
-    source: str | os.PathLike[str],
+    source: Source,
     *,
     text_column: str | None = None,
     label_columns: Sequence[str] | None = None,
@@ -110,8 +122,8 @@ def read_own_data(
     Args:
         source: A CSV, TSV, JSON, JSON Lines or Parquet file; a folder with files ``train.csv``, ``validation.csv``,
             ``test.csv`` (or the like); a folder of images with a ``metadata.csv`` (column ``file_name``, then labels),
-            or with a subfolder for each class; or the id of a dataset on the Hub (``owner/name``, or
-            ``owner/name:config``).
+            or with a subfolder for each class; a folder that ``save_to_disk`` wrote; the id of a dataset on the Hub
+            (``owner/name``, or ``owner/name:config``); or a `Dataset`, `DatasetDict` or pandas DataFrame.
         text_column: The column with texts (or paths of images), where it is not found by itself.
         label_columns: The columns with labels, where they are not found by themselves.
         label_delimiter: What separates the labels in one column, where it is not found by itself.
@@ -131,29 +143,36 @@ def read_own_data(
         >>> {split: len(rows) for split, rows in data.splits.items()}
         {'train': 16, 'validation': 2, 'test': 2}
     """
-    tables = read_tables(os.fspath(source))
+    tables = read_tables(source)
     if test_file is not None:
         if not os.path.isfile(test_file):
             raise CorpusFileError(f"test_file={os.fspath(test_file)!r} is not a file. Give a table with the test rows.")
         if "test" in tables:
-            raise CorpusFormatError(f"{os.fspath(source)} has a test split of its own; leave out test_file.")
+            raise CorpusFormatError(f"{source_name(source)} has a test split of its own; leave out test_file.")
         tables["test"] = read_tables(os.fspath(test_file))["train"]
     columns = shared_columns(tables)
     modality, content = content_column(tables["train"], columns, text_column, label_columns or ())
+    beside = text_beside(tables["train"], columns, content, label_columns or ()) if modality == "image" else None
     notes: list[str] = []
+    if modality == "image" and tables["train"].names_images(content):
+        first = next(path for path in tables["train"].image_paths(tables["train"].texts(content)[:1]) if path)
+        notes.append(f"column {content!r} holds the names of images, such as {first}")
     if modality == "text":
         tables = _without_blank_rows(tables, content, notes)
     found = label_columns_of(tables, columns, content, label_columns)
     labels = labels_of(tables, found, label_delimiter, notes)
     splits = {split: _content(table, modality, content) for split, table in tables.items()}
+    if beside is not None:
+        splits = {split: rows.add_column("text", tables[split].texts(beside)) for split, rows in splits.items()}
     if modality == "image":
         splits, labels = _without_bad_images(splits, labels, content, strict, notes)
     feature = List(ClassLabel(names=labels.names))
     splits = {split: rows.add_column("labels", labels.ids[split], feature=feature) for split, rows in splits.items()}
     result, rule = cut_missing_splits(splits, seed) if cut else (DatasetDict(splits), "as given")
-    data = OwnData(result, modality, content, labels.found, rule, notes)
+    data = OwnData(result, "text+image" if beside else modality, content, labels.found, rule, notes, beside)
     if few := [name for name, count in data.label_counts().items() if count < 5]:
-        what = f"{len(few)} of {len(labels.names)} labels have fewer than 5 rows and can hardly be learned"
+        have = "has" if len(few) == 1 else "have"
+        what = f"{len(few)} of {len(labels.names)} labels {have} fewer than 5 rows and can hardly be learned"
         notes.append(f"{what}: {', '.join(few[:5])}{', …' if len(few) > 5 else ''}")
     if modality == "text" and "test" in result:
         learned = set(result["train"]["text"][:])
@@ -162,10 +181,21 @@ def read_own_data(
     return data
 
 
-def content_of(source: str | os.PathLike[str], modality: str, column: str | None = None) -> list[str]:
-    """The texts, or the paths of the images, in a column of a table, which is found if it is not named."""
+def content_of(source: str | os.PathLike[str], modality: str, column: str | None = None) -> list[Any]:
+    """The texts, or the paths of the images, in a column of a table, which is found if it is not named.
+
+    With the modality ``"text+image"`` a row is a dictionary with either or both.
+    """
     tables = read_tables(os.fspath(source))
-    found, name = content_column(tables["train"], shared_columns(tables), column, ())
+    columns = shared_columns(tables)
+    found, name = content_column(tables["train"], columns, column, ())
+    if modality == "text+image":
+        beside = text_beside(tables["train"], columns, name, ()) if found == "image" else None
+        named = {found: name, **({"text": beside} if beside else {})}
+        cells = {kind: tables["train"].texts(each) for kind, each in named.items()}
+        if "image" in cells:
+            cells["image"] = tables["train"].image_paths(cells["image"])
+        return [dict(zip(cells, row, strict=True)) for row in zip(*cells.values(), strict=True)]
     if found != modality:
         raise CorpusFormatError(f"{os.fspath(source)} has {found}s in column {name!r}, but {modality}s are wanted.")
     texts = tables["train"].texts(name)
@@ -187,10 +217,12 @@ def data_fingerprint(splits: Mapping[str, Dataset]) -> str:
     digest = hashlib.sha256()
     for split, rows in sorted(splits.items()):
         names = rows.features["labels"].feature.names
-        plain = rows.select_columns(["image" if "image" in rows.column_names else "text", "labels"])
+        columns = [name for name in ("image", "text") if name in rows.column_names]
+        plain = rows.select_columns([*columns, "labels"])
         for batch in plain.with_format("arrow").iter(1000):  # a row as Python would copy the names of all labels
-            for content, labels in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                what = _name_and_size(content) if isinstance(content, dict) else content
+            for *content, labels in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                each = [_name_and_size(cell) if isinstance(cell, dict) else cell for cell in content]
+                what = each[0] if len(each) == 1 else each
                 digest.update(json.dumps([split, what, [names[label] for label in labels]]).encode())
     return digest.hexdigest()
 
@@ -236,6 +268,12 @@ def _without_bad_images(
 ) -> tuple[dict[str, Dataset], Labels]:
     """Leave out images that cannot be used and warn of them, if they are few; otherwise they are an error."""
     bad = {split: image_defects(rows.data.column("image"), 1 if strict else None) for split, rows in splits.items()}
+    for split, rows in splits.items():
+        if "text" in rows.column_names:  # a row without an image may have a text
+            texts, there = rows.data.column("text"), having(rows, "image")
+            bad[split] = {
+                row: why for row, why in bad[split].items() if there[row] or not (texts[row].as_py() or "").strip()
+            }
     count, total = sum(map(len, bad.values())), sum(map(len, splits.values()))
     if not count:
         return dict(splits), labels
@@ -259,6 +297,15 @@ def _without_bad_images(
     good = {split: [row for row in range(len(rows)) if row not in bad[split]] for split, rows in splits.items()}
     ids = {split: [rows[row] for row in good[split]] for split, rows in labels.ids.items()}
     return {split: rows.select(good[split]) for split, rows in splits.items()}, labels._replace(ids=ids)
+
+
+def having(rows: Dataset, column: str) -> list[bool]:
+    """Which rows have a text or an image in a column, without decoding any."""
+    cells = rows.select_columns([column]).with_format("arrow")[:].column(column)
+    if column == "text":
+        return [bool(text and text.strip()) for text in cells.to_pylist()]
+    parts = [pc.is_valid(pc.struct_field(cells, name)) for name in ("path", "bytes")]
+    return list(pc.or_(*parts).to_pylist())
 
 
 def cut_missing_splits(splits: Mapping[str, Dataset], seed: int = SEED) -> tuple[DatasetDict, str]:

@@ -19,6 +19,8 @@ from hf_mlcl.data.own_files import LOOKED_AT, Table
 from hf_mlcl.data.tables import written
 
 TEXT_NAMES = ("text", "sentence", "document", "content", "abstract", "body", "review", "comment", "tweet", "message")
+BESIDE_IMAGES = (*TEXT_NAMES, "title", "description", "caption", "plot", "summary")
+"""Names of columns whose texts belong to the images beside them."""
 LABEL_NAMES = str.split(
     "labels label tags tag categories category classes class topics topic genres genre emotions emotion"
 )
@@ -95,6 +97,13 @@ def content_column(
             f"text, sentence or the like, or holds more than numbers and dates. Name it: {option('text_column')}."
         )
     return "text", max(lengths, key=lengths.__getitem__)
+
+
+def text_beside(table: Table, columns: Sequence[str], image: str, label_columns: Iterable[str]) -> str | None:
+    """The column with the texts that belong to the images of another column, by its name; None where there is none."""
+    taken = {image, *label_columns}
+    plain = [name for name in columns if name not in taken and table.is_plain(name) and _mean_length(table.head(name))]
+    return next((name for word in BESIDE_IMAGES for name in plain if name.lower() == word), None)
 
 
 def _mean_length(values: Sequence[Any]) -> float:

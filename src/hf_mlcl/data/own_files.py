@@ -1,4 +1,4 @@
-"""Where data of your own come from: a file, a folder of files or of images, a dataset on the Hub."""
+"""Where data of your own come from: memory, a file, a folder of files or of images, a dataset on the Hub."""
 
 from __future__ import annotations
 
@@ -9,12 +9,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import datasets
 import numpy as np
 import pyarrow as pa
-from datasets import Dataset, Features, Image, Value, load_dataset
+from datasets import (
+    Dataset,
+    DatasetDict,
+    Features,
+    Image,
+    IterableDataset,
+    IterableDatasetDict,
+    Value,
+    load_dataset,
+    load_from_disk,
+)
 from numpy.typing import NDArray
 
 from hf_mlcl.data.download import hub_is_reachable
@@ -22,6 +32,9 @@ from hf_mlcl.data.errors import CorpusError, CorpusFileError, CorpusFormatError,
 from hf_mlcl.data.images import image_defect
 from hf_mlcl.data.sources import OPENERS
 from hf_mlcl.data.tables import read_csv, read_json, written
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 READERS = {".csv": "csv", ".tsv": "csv", ".json": "json", ".jsonl": "json", ".parquet": "parquet"}
 IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff")
@@ -32,6 +45,8 @@ SPLIT_NAMES = {
     "test": ("test", "testing", "eval"),
 }
 TABLES = {"csv": read_csv, "json": read_json}
+LONGEST_NAME = 120
+"""Characters that the id of an image may have."""
 LOOKED_AT = 1000
 """Rows that tell what a column holds."""
 
@@ -82,8 +97,11 @@ class Table:
 
         Paths are known by their endings: those of at least half of the first rows are those of images. Where a column
         has a usual name, such as ``file_name``, its files may also have no ending, if the first of them is an image.
+        Ids and bare names are known by the images beside the table that are called so.
         """
         feature = self.features[name]
+        if self.names_images(name):
+            return True
         if not self.is_plain(name) or feature.dtype not in ("string", "large_string"):
             return isinstance(feature, Image)
         paths = [value for value in self.head(name) if value and value.strip()]
@@ -93,14 +111,61 @@ class Table:
         first = next((path for path in self.image_paths(paths[:5]) if path and os.path.isfile(path)), None)
         return name.lower() in IMAGE_NAMES and first is not None and image_defect(first) is None
 
+    def names_images(self, name: str) -> bool:
+        """Whether a column holds ids or bare names, a different one in each row, of images beside the table."""
+        if not self.is_plain(name) or not self.features[name].dtype.startswith(
+            ("string", "large_string", "int", "uint")
+        ):
+            return False
+        names = [value for value in map(written, self.head(name)) if value and value.strip()]
+        if not names or len(set(names)) < len(names) or max(map(len, names)) > LONGEST_NAME:
+            return False
+        known = sum(value.strip() in self.images_beside for value in names)
+        return bool(known) and 2 * known >= len(names)
+
+    @cached_property
+    def images_beside(self) -> dict[str, Path | None]:
+        """Images in the table's folder and its subfolders, by name with and without ending; None for several."""
+        found: dict[str, Path | None] = {}
+        for pattern in ("*", "*/*") if self.folder is not None else ():
+            for path in sorted(self.folder.glob(pattern)):  # type: ignore[union-attr]  # which there is
+                if path.suffix.lower() in IMAGE_ENDINGS:
+                    for key in (path.name, path.stem):
+                        found[key] = None if key in found else path
+        return found
+
     def image_paths(self, values: Sequence[str | None]) -> list[str | None]:
-        """Where images lie; paths that are not absolute begin in the folder of the table."""
+        """Where images lie; paths that are not absolute begin in the table's folder, or are names of files in it."""
         folder = "" if self.folder is None else str(self.folder.resolve())
-        return [os.path.join(folder, value.strip()) if value and value.strip() else None for value in values]
+        return [self._image_path(folder, value.strip()) if value and value.strip() else None for value in values]
+
+    def _image_path(self, folder: str, value: str) -> str:
+        path = os.path.join(folder, value)
+        if len(value) > LONGEST_NAME or os.path.isfile(path) or value not in self.images_beside:
+            return path
+        found = self.images_beside[value]
+        if found is None:
+            raise CorpusFormatError(
+                f"{value!r} is the name of several images in {self.folder} and its subfolders. Write their paths into "
+                "the table."
+            )
+        return str(found.resolve())
 
 
-def read_tables(source: str) -> dict[str, Table]:
+Source: TypeAlias = "str | os.PathLike[str] | Dataset | DatasetDict | pd.DataFrame"
+"""What data are read from; `read_own_data` explains each."""
+
+
+def source_name(source: Source) -> str:
+    """What messages call the data."""
+    return os.fspath(source) if isinstance(source, str | os.PathLike) else f"The {type(source).__name__}"
+
+
+def read_tables(source: Source) -> dict[str, Table]:
     """The rows of each split under its usual name."""
+    if not isinstance(source, str | os.PathLike):
+        return _in_memory(source)
+    source = os.fspath(source)
     path = Path(source).expanduser()
     if path.is_file():
         return {"train": _read_file(path)}
@@ -117,6 +182,37 @@ def read_tables(source: str) -> dict[str, Table]:
     except Exception as error:  # whatever the network, the Hub or its files come up with
         raise CorpusFileError(f"{neither}, and as a dataset of the Hub it is not available: {error}") from error
     return _named_splits({split: Table(rows) for split, rows in found.items()})
+
+
+def _in_memory(source: Any) -> dict[str, Table]:
+    import pandas as pd
+
+    if isinstance(source, pd.DataFrame):
+        return {"train": _whole(Dataset.from_pandas(source, preserve_index=False))}
+    if isinstance(source, Dataset):
+        return {"train": _whole(source)}
+    if isinstance(source, DatasetDict):
+        return _named_splits({split: _whole(rows) for split, rows in source.items()})
+    hint = ". Labels are recognised in all rows at once: take as many as fit, Dataset.from_list(list(stream.take(n)))"
+    raise CorpusFileError(
+        f"source is of type {type(source).__name__}; expected a path, a Dataset, a DatasetDict or a pandas DataFrame"
+        f"{hint if isinstance(source, IterableDataset | IterableDatasetDict) else ''}."
+    )
+
+
+def _whole(rows: Dataset) -> Table:
+    """A dataset without format, in which every row lies where it counts: `select` and `shuffle` only list rows."""
+    return Table(rows.with_format(None).flatten_indices())
+
+
+def _saved_dataset(folder: Path) -> dict[str, Table] | None:
+    """What ``save_to_disk`` has written; None for any other folder."""
+    if not any((folder / name).is_file() for name in ("dataset_dict.json", "state.json")):
+        return None
+    try:
+        return _in_memory(load_from_disk(str(folder)))
+    except Exception as error:  # of json, pyarrow or datasets, depending on what is wrong
+        raise CorpusFileError(f"{folder} cannot be read as a saved dataset: {' '.join(str(error).split())}") from error
 
 
 def _read_file(path: Path) -> Table:
@@ -153,6 +249,9 @@ def _read_parquet(path: Path) -> Dataset:
 
 
 def _read_folder(folder: Path) -> dict[str, Table]:
+    saved = _saved_dataset(folder)
+    if saved is not None:
+        return saved
     tables = {}
     for path in sorted(folder.iterdir()):
         split = _split_of_file(path.name.split(".")[0])
@@ -164,8 +263,8 @@ def _read_folder(folder: Path) -> dict[str, Table]:
         return _named_splits(tables)
     if not any(path.suffix.lower() in IMAGE_ENDINGS for path in folder.rglob("*")):
         raise CorpusFileError(
-            f"{folder} holds neither train.csv (.tsv, .json, .jsonl, .parquet) nor images. Give the file itself, or a "
-            f"folder of images with a metadata.csv."
+            f"{folder} holds neither train.csv (.tsv, .json, .jsonl, .parquet) nor images nor a saved dataset. Give "
+            f"the file itself, a folder of images with a metadata.csv, or what save_to_disk wrote."
         )
     # Tables metadata.csv of the folder or of its splits are read as any other CSV.
     parts = {split: path for path in sorted(folder.iterdir()) if path.is_dir() and (split := _split_name(path.name))}

@@ -14,12 +14,12 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from hf_mlcl.data.errors import CorpusFileError, CorpusWarning, Problems, full_disk_named
-from hf_mlcl.data.facts import CorpusFacts, all_facts
+from hf_mlcl.data.errors import PROBLEMS_FILE, CorpusFileError, CorpusWarning, Problems, full_disk_named
+from hf_mlcl.data.facts import OPTIONS_OF_SIZE, CorpusFacts, all_facts
 from hf_mlcl.errors import unknown_name
 
 if TYPE_CHECKING:
-    from datasets import DatasetDict
+    from datasets import DatasetDict, IterableDatasetDict
 
     from hf_mlcl.data.builder import CorpusBuilder
 
@@ -43,8 +43,9 @@ def load_corpus(
     cache_dir: str | os.PathLike[str] | None = None,
     *,
     strict: bool = False,
+    streaming: bool = False,
     **options: Any,
-) -> DatasetDict:
+) -> DatasetDict | IterableDatasetDict:
     """Load a corpus of the study, or a built-in one, ready to train on.
 
     The first call reads the official files (downloads them, where that is allowed) and builds a cache; later calls
@@ -57,6 +58,9 @@ def load_corpus(
         cache_dir: Where to keep downloads and the built corpus; the cache of `datasets` by default.
         strict: Raise at the first unreadable image or unknown label. By default it is left out, and a `CorpusWarning`
             counts and names what was.
+        streaming: Read rows from the official files as they are needed, and build no cache: an `IterableDatasetDict`,
+            which the trainer takes with ``max_steps``. Files are downloaded as before, and opened anew in each epoch.
+            What is left out, `strict` aside, is not counted.
         **options: What the corpus leaves to choose: ``labelled_only`` (all), ``difficult`` and ``halves``
             (``voc2007``), ``draw_seed`` (images, small), ``split`` (``aapd``); `docs/corpora.md` explains them.
 
@@ -72,11 +76,15 @@ def load_corpus(
         (['train', 'validation', 'test'], ['text', 'labels'])
         >>> corpus["train"].features["labels"].feature.names[:3]
         ['boats', 'bread', 'trees']
+        >>> next(iter(load_corpus("toy_text", streaming=True)["train"])) == corpus["train"][0]
+        True
     """
     from datasets import config
 
     where = config.HF_DATASETS_CACHE if cache_dir is None else cache_dir
     make = partial(corpus_builder, name, size, data_dir, strict=strict, **options)
+    if streaming:
+        return make(cache_dir=cache_dir).as_streaming_dataset()
     try:
         with full_disk_named(where):
             corpus, problems = _built(make(cache_dir=cache_dir))
@@ -108,7 +116,9 @@ def corpus_builder(
     from hf_mlcl.data import toy
     from hf_mlcl.data.builder import folder_fingerprint
 
-    builder, facts = _builder_class(name), corpus_facts(name)
+    facts = corpus_facts(name)
+    module = importlib.import_module(f"hf_mlcl.data.corpora.{facts.name}")
+    builder: type[CorpusBuilder] = vars(module)[name.title().replace("_", "")]
     if size not in SIZES:
         raise ValueError(f"size={size!r} is not known: pass one of {', '.join(map(repr, SIZES))}.")
     if size == "small" and facts.small_sizes is None:
@@ -120,7 +130,7 @@ def corpus_builder(
                 f"data_dir={os.fspath(data_dir)!r} has no use for {name}, which is built in. Leave it out."
             )
         # When the code that generates a corpus changes, so does the corpus.
-        code = inspect.getsource(importlib.import_module(builder.__module__)) + inspect.getsource(toy)
+        code = inspect.getsource(module) + inspect.getsource(toy)
         key = hashlib.blake2b(code.encode(), digest_size=16).hexdigest()
     elif data_dir is not None:
         data_dir = os.path.abspath(os.path.expanduser(os.fspath(data_dir)))
@@ -147,8 +157,6 @@ def chosen_options(corpus: str, size: str, options: Mapping[str, Any]) -> dict[s
         >>> chosen_options("voc2007", "full", {"difficult": "absent", "halves": "study"})
         {'difficult': 'absent'}
     """
-    from hf_mlcl.data.builder import OPTIONS_OF_SIZE
-
     facts = corpus_facts(corpus)
     for name, value in options.items():
         if name not in facts.options:
@@ -162,20 +170,7 @@ def chosen_options(corpus: str, size: str, options: Mapping[str, Any]) -> dict[s
         if OPTIONS_OF_SIZE.get(name, size) != size:
             about = f"it is about size={OPTIONS_OF_SIZE[name]!r}"
             raise ValueError(f"{name}={value!r} has no use for size={size!r}: {about}. Leave it out.")
-    return {name: value for name, value in sorted(options.items()) if value != default_options(corpus, size)[name]}
-
-
-def default_options(corpus: str, size: str = "full") -> dict[str, Any]:
-    """The options of a corpus that have a meaning for a size, with their defaults.
-
-    Examples:
-        >>> default_options("semeval2018")
-        {'labelled_only': False}
-    """
-    from hf_mlcl.data.builder import OPTIONS_OF_SIZE
-
-    known = {name: v for name, v in corpus_facts(corpus).options.items() if OPTIONS_OF_SIZE.get(name, size) == size}
-    return {name: values[0] if isinstance(values, list) else values for name, values in known.items()}
+    return {name: value for name, value in sorted(options.items()) if value != facts.default_options(size)[name]}
 
 
 def corpus_facts(name: str) -> CorpusFacts:
@@ -189,12 +184,6 @@ def corpus_facts(name: str) -> CorpusFacts:
     if name not in facts:
         raise ValueError(unknown_name("corpus", name, facts))
     return facts[name]
-
-
-def _builder_class(name: str) -> type[CorpusBuilder]:
-    module = importlib.import_module(f"hf_mlcl.data.corpora.{corpus_facts(name).name}")
-    builder: type[CorpusBuilder] = vars(module)[name.title().replace("_", "")]
-    return builder
 
 
 def _built(builder: CorpusBuilder) -> tuple[DatasetDict, Problems]:
@@ -225,8 +214,6 @@ def _ready(make: Callable[..., CorpusBuilder], where: str | os.PathLike[str]) ->
 
 def _checked(builder: CorpusBuilder) -> tuple[DatasetDict, Problems]:
     """Open a built corpus and hold it against what was written down when it was built."""
-    from hf_mlcl.data.builder import PROBLEMS_FILE
-
     corpus: DatasetDict = builder.as_dataset()
     for split, info in builder.info.splits.items():
         if len(corpus[split]) != info.num_examples:

@@ -11,20 +11,20 @@ from typing import Any, TypeVar
 
 import pyarrow.compute as pc
 import torch
-from datasets import Dataset, DatasetDict
+from datasets import Dataset, DatasetDict, IterableDataset, IterableDatasetDict
 from datasets.fingerprint import Hasher
 from tokenizers import Regex, Tokenizer
 from tokenizers.models import WordLevel
-from tokenizers.normalizers import Lowercase, Replace, Sequence, Strip
+from tokenizers.normalizers import Lowercase, Prepend, Replace, Sequence, Strip
 from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import TemplateProcessing
 from tokenizers.trainers import WordLevelTrainer
-from transformers import PreTrainedTokenizerFast
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
 from hf_mlcl.data.errors import full_disk_named
 
-AnyDataset = TypeVar("AnyDataset", Dataset, DatasetDict)
+AnyDataset = TypeVar("AnyDataset", Dataset, DatasetDict, IterableDataset, IterableDatasetDict)
 
 _DROPPED = re.compile(r"[^A-Za-z0-9(),!?'`.]")
 _SPACES = re.compile(r"\s{2,}")
@@ -53,18 +53,28 @@ def tokenize(
 ) -> AnyDataset:
     """Replace the texts of a `Dataset` or `DatasetDict` by tokens, once: the next call opens the cache.
 
+    Streams (``load_corpus(..., streaming=True)``) are tokenised as they are read.
+
     `datasets` finds a cache by hashing the function, and with it the tokenizer; but a fast tokenizer changes with its
     first use (it remembers how it truncated), so that the cache is missed. Here the key is made of what matters.
 
-    The study keeps 220 tokens; with `clean`, `clean_text` comes first. The column `length` is the one that the
-    Trainer's `train_sampling_strategy="group_by_length"` looks for.
+    The study keeps 220 tokens; with `clean`, `clean_text` comes first. The tokenizer remembers `max_length` as its
+    ``model_max_length``: saved with the model, it cuts texts where training did. The column `length` is the one that
+    the Trainer's `train_sampling_strategy="group_by_length"` looks for.
     """
-    if isinstance(corpus, DatasetDict):
+    tokenizer.model_max_length = max_length
+    if isinstance(corpus, DatasetDict | IterableDatasetDict):
         options: Any = {"clean": clean, "num_proc": num_proc, "text_column": text_column}
-        return DatasetDict({split: tokenize(rows, tokenizer, max_length, **options) for split, rows in corpus.items()})
-    if text_column not in corpus.column_names:
+        splits = {split: tokenize(rows, tokenizer, max_length, **options) for split, rows in corpus.items()}
+        return type(corpus)(splits)
+    if text_column not in (corpus.column_names or [text_column]):  # a stream may not know its columns
         columns = ", ".join(corpus.column_names)
         raise ValueError(f"text_column={text_column!r} is not a column of the corpus: it has {columns}.")
+    if isinstance(corpus, IterableDataset):
+        if num_proc is not None:
+            raise ValueError("num_proc is not for streams, which are tokenised as they are read. Leave it out.")
+        encode = partial(_encode, tokenizer=tokenizer, max_length=max_length, clean=clean)
+        return corpus.map(encode, input_columns=[text_column], batched=True, remove_columns=[text_column])
     key = Hasher.hash([corpus._fingerprint, _tokenizer_key(tokenizer), max_length, clean, text_column, _RULES])
     with full_disk_named(os.path.dirname(corpus.cache_files[0]["filename"]) if corpus.cache_files else ""):
         return corpus.map(
@@ -78,6 +88,53 @@ def tokenize(
         )
 
 
+def load_tokenizer(
+    name: str | os.PathLike[str], *, prompt: str | None = None, trust_remote_code: bool = False, **kwargs: Any
+) -> Any:
+    """The tokenizer of a model, ready for batches of texts.
+
+    Decoders often have no token to pad with: the one that ends a text takes its place, and no embedding is added. What
+    texts begin with, where the model wants that, is built in (`with_prompt`).
+
+    Args:
+        name: Folder or Hub id of the model.
+        prompt: A text such as ``"query: "``, or the name of one of the model's own prompts; ``""`` for none. If not
+            given, the default one of its sentence-transformers files, or the one that they call classification.
+        trust_remote_code: Whether Python files that come with it may run.
+        **kwargs: What ``AutoTokenizer.from_pretrained`` takes.
+
+    Examples:
+        >>> import tempfile
+        >>> folder = tempfile.mkdtemp()
+        >>> _ = word_tokenizer(["query : a cat"]).save_pretrained(folder)
+        >>> load_tokenizer(folder, prompt="query: ").tokenize("a cat")
+        ['query', ':', 'a', 'cat']
+    """
+    from hf_mlcl.models.loading import load, place
+    from hf_mlcl.models.stated import stated_prompts
+
+    tokenizer = load(AutoTokenizer, name, trust_remote_code=trust_remote_code, **kwargs)
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
+    if tokenizer.pad_token is None:
+        raise ValueError(f"The tokenizer of {os.fspath(name)} has no token to pad with: set its pad_token and save it.")
+    prompts, usual = stated_prompts(name, **place(kwargs))
+    chosen = usual if prompt is None else prompts.get(prompt, prompt)
+    return with_prompt(tokenizer, chosen) if chosen else tokenizer
+
+
+def with_prompt(tokenizer: Any, prompt: str) -> PreTrainedTokenizerFast:
+    """The same fast tokenizer with a prompt built in: every text begins with it, wherever a saved model is used.
+
+    Examples:
+        >>> with_prompt(word_tokenizer(["query : a cat"]), "query: ").tokenize("a cat")
+        ['query', ':', 'a', 'cat']
+    """
+    if special := [token for token in tokenizer.all_special_tokens if token in prompt]:
+        raise ValueError(f"prompt={prompt!r} holds the special token {special[0]!r}: give it without, or '' for none.")
+    return _with_steps(tokenizer, [Prepend(prompt)], f"The prompt {prompt!r}", "Put it before the texts.")
+
+
 def with_cleaning(tokenizer: Any) -> PreTrainedTokenizerFast:
     """The same fast tokenizer with `clean_text` built in, so that a saved model cleans by itself wherever it is used.
 
@@ -86,16 +143,23 @@ def with_cleaning(tokenizer: Any) -> PreTrainedTokenizerFast:
         >>> tokenizer.tokenize("NAIVE <Bayes>")
         ['naive', 'bayes']
     """
-    if not tokenizer.is_fast:
-        raise ValueError(f"Cleaning needs a fast tokenizer; {type(tokenizer).__name__} is not one. Clean the texts.")
-    backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
     steps = [Replace(Regex(_DROPPED.pattern), " "), Replace(Regex(_SPACES.pattern), " "), Strip(), Lowercase()]
+    return _with_steps(tokenizer, steps, "Cleaning", "Clean the texts.")
+
+
+def _with_steps(tokenizer: Any, steps: list[Any], what: str, instead: str) -> PreTrainedTokenizerFast:
+    """The same fast tokenizer with steps before its own."""
+    if not tokenizer.is_fast:
+        raise ValueError(f"{what} needs a fast tokenizer; {type(tokenizer).__name__} is not one. {instead}")
+    backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
     backend.normalizer = Sequence([*steps, *([backend.normalizer] if backend.normalizer is not None else [])])
     # The general class keeps the steps when it is saved and loaded; those of single models build their own again.
     return PreTrainedTokenizerFast(
         tokenizer_object=backend,
         model_max_length=tokenizer.model_max_length,
         model_input_names=tokenizer.model_input_names,
+        padding_side=tokenizer.padding_side,
+        truncation_side=tokenizer.truncation_side,
         **tokenizer.special_tokens_map,
     )
 
@@ -111,7 +175,9 @@ def word_tokenizer(texts: Iterable[str], max_words: int = 20_000) -> PreTrainedT
     special = ["[PAD]", "[UNK]", "[CLS]"]
     tokenizer = Tokenizer(WordLevel(unk_token="[UNK]"))
     tokenizer.pre_tokenizer = Whitespace()
-    tokenizer.train_from_iterator(texts, WordLevelTrainer(vocab_size=max_words, special_tokens=special))
+    tokenizer.train_from_iterator(
+        texts, WordLevelTrainer(vocab_size=max_words, special_tokens=special, show_progress=False)
+    )
     tokenizer.post_processor = TemplateProcessing(single="[CLS] $A", special_tokens=[("[CLS]", 2)])
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", model_max_length=512

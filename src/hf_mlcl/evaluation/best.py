@@ -38,6 +38,8 @@ CHOOSING_LABELS = 100
 NEWTON_STEPS = 25
 TEMPLATES = ("{}", "This text is about {}.", "This text expresses {}.")
 """Sentences that a label's name is put into; the training rows choose."""
+IMAGE_TEMPLATES = ("{}", "a photo of {}.", "This is about {}.")
+"""The same for images, of models that read texts as well."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,6 @@ def fit_best_heads(
     passes = [features] if isinstance(features, Tensor) else list(features)
     if len(labels) < 2:
         raise ValueError(f"features has {len(labels)} rows: heads need at least 2, one to fit and one to judge.")
-    place = torch.device(device)
     mean = torch.stack([x.float().mean(0) for x in passes]).mean(0)
     scale = torch.stack([(x.float() - mean).square().mean(0) for x in passes]).mean(0).sqrt()
     # A feature that hardly moves says nothing; dividing by its deviation would make noise of it.
@@ -107,35 +108,19 @@ def fit_best_heads(
     def standard(x: Tensor) -> Tensor:
         return (x.float() - mean) / scale
 
-    passes = [standard(x) for x in passes]
     names = ["zero", *(priors or {})]
     directions = torch.stack(
         [torch.zeros(labels.shape[1], len(mean)), *map(_contrast, map(standard, (priors or {}).values()))]
     )
-
-    def fit(rows: Tensor, some: Tensor, strengths: Sequence[float], among: Tensor, tolerance: float) -> GridHeads:
-        x, y = [part[rows] for part in passes], labels[rows][:, some]
-        starts = torch.stack([_reach(x[0] @ one.T, y) * one for one in among[:, some]])
-        return fit_logistic(x, y, strengths, place, tolerance=tolerance, priors=starts)
-
-    # One strength for all: some of the rows and of the labels, frequent and rare ones, can tell which.
-    rows = torch.arange(len(labels))[:: -(-len(labels) // CHOOSING_ROWS)]
-    every = torch.arange(labels.shape[1])
-    some = labels.sum(0).argsort(descending=True, stable=True)[:: -(-len(every) // CHOOSING_LABELS)].sort().values
-    truth = labels[rows][:, some] if validation is None else validation[1][:, some]
-    logits = torch.empty(len(truth), len(names) * len(weight_decays), len(some))
-    if validation is not None:
-        logits = _logits(fit(rows, some, weight_decays, directions, 1e-4), standard(validation[0]))
-    for held_out in _folds(len(rows), folds, seed) if validation is None else ():
-        kept = torch.ones(len(rows), dtype=torch.bool)
-        kept[held_out] = False
-        heads = fit(rows[kept], some, weight_decays, directions, 1e-4)
-        logits[held_out] = _logits(heads, passes[0][rows[held_out]])
+    problem = _Problem([standard(x) for x in passes], labels, directions, torch.device(device))
+    unseen_rows = None if validation is None else (standard(validation[0]), validation[1])
+    rows, some, logits, truth = _judged(problem, weight_decays, unseen_rows, folds, seed)
     losses = np.reshape(
         [F.binary_cross_entropy_with_logits(each, truth.to(each)).item() for each in logits.unbind(1)], (len(names), -1)
     )
     prior, best = divmod(int(np.nanargmin(losses)), len(weight_decays))
-    heads = fit(torch.arange(len(labels)), every, [weight_decays[best]], directions[prior : prior + 1], 1e-8)
+    every = torch.arange(labels.shape[1])
+    heads = problem.fit(torch.arange(len(labels)), every, [weight_decays[best]], slice(prior, prior + 1), 1e-8)
     weight = heads.weight[0, 0].cpu() / scale
     bias = heads.bias[0, 0].cpu() - weight @ mean
     if validation is not None:
@@ -147,6 +132,45 @@ def fit_best_heads(
         unseen = logits[:, prior * len(weight_decays) + best].sigmoid().numpy()
     loss = {name: each.tolist() for name, each in zip(names, losses, strict=True)}
     return BestHeads(weight, bias, float(weight_decays[best]), names[prior], loss, unseen)
+
+
+@dataclass(frozen=True)
+class _Problem:
+    """Standardised features of training rows, their labels, and directions (priors, labels, size) to shrink towards."""
+
+    passes: list[Tensor]
+    labels: Tensor
+    directions: Tensor
+    place: torch.device
+
+    def fit(self, rows: Tensor, some: Tensor, strengths: Sequence[float], priors: slice, tolerance: float) -> GridHeads:
+        """Heads of some labels, fitted to some rows, for each of these priors and strengths."""
+        x, y = [part[rows] for part in self.passes], self.labels[rows][:, some]
+        starts = torch.stack([_reach(x[0] @ one.T, y) * one for one in self.directions[priors, some]])
+        return fit_logistic(x, y, strengths, self.place, tolerance=tolerance, priors=starts)
+
+
+def _judged(
+    problem: _Problem, strengths: Sequence[float], validation: tuple[Tensor, Tensor] | None, folds: int, seed: int
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Logits of unseen rows by every prior and strength, and their labels; before them, the rows and labels fitted to.
+
+    One strength for all: some of the rows and of the labels, frequent and rare ones, can tell which.
+    """
+    labels, every = problem.labels, slice(None)
+    rows = torch.arange(len(labels))[:: -(-len(labels) // CHOOSING_ROWS)]
+    frequent_first = labels.sum(0).argsort(descending=True, stable=True)
+    some = frequent_first[:: -(-labels.shape[1] // CHOOSING_LABELS)].sort().values
+    if validation is not None:
+        heads = problem.fit(rows, some, strengths, every, 1e-4)
+        return rows, some, _logits(heads, validation[0]), validation[1][:, some]
+    logits = torch.empty(len(rows), len(problem.directions) * len(strengths), len(some))
+    for held_out in _folds(len(rows), folds, seed):
+        kept = torch.ones(len(rows), dtype=torch.bool)
+        kept[held_out] = False
+        heads = problem.fit(rows[kept], some, strengths, every, 1e-4)
+        logits[held_out] = _logits(heads, problem.passes[0][rows[held_out]])
+    return rows, some, logits, labels[rows][:, some]
 
 
 def _logits(heads: GridHeads, x: Tensor) -> Tensor:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-OPTIMIZERS = ("adamw", "adam", "rmsprop", "sgd")
-PROTOCOLS = ("study", "best", "direct")
-THRESHOLDS = ("half", "macro_f1", "micro_f1")
+Optimizer = Literal["adamw", "adam", "rmsprop", "sgd"]
+Protocol = Literal["study", "best", "direct"]
+Thresholds = Literal["half", "macro_f1", "micro_f1"]
 
 
 @dataclass(frozen=True)
@@ -42,17 +42,18 @@ class LinearEvaluationConfig:
     heads: int = 3
     epochs: int = 40
     batch_size: int = 256
-    optimizer: Literal["adamw", "adam", "rmsprop", "sgd"] = "adamw"
+    optimizer: Optimizer = "adamw"
     momentum: float = 0.9
     seed: int = 0
-    protocol: Literal["study", "best", "direct"] = "study"
-    thresholds: Literal["half", "macro_f1", "micro_f1"] = "half"
+    protocol: Protocol = "study"
+    thresholds: Thresholds = "half"
     single_label: bool = False
 
     def __post_init__(self) -> None:
-        for name, known in (("optimizer", OPTIMIZERS), ("protocol", PROTOCOLS), ("thresholds", THRESHOLDS)):
-            if getattr(self, name) not in known:
-                raise ValueError(f"`{name}` must be one of {', '.join(known)}, but is {getattr(self, name)!r}.")
+        for name, kind in (("optimizer", Optimizer), ("protocol", Protocol), ("thresholds", Thresholds)):
+            if getattr(self, name) not in get_args(kind):
+                known = ", ".join(get_args(kind))
+                raise ValueError(f"`{name}` must be one of {known}, but is {getattr(self, name)!r}.")
         for name in ("heads", "epochs", "batch_size"):
             if getattr(self, name) < 1:
                 raise ValueError(f"`{name}` must be at least 1, but is {getattr(self, name)}.")

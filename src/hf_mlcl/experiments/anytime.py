@@ -12,17 +12,17 @@ import torch
 from torch import Tensor
 
 from hf_mlcl.evaluation import LinearEvaluationResult, space_quality
-from hf_mlcl.evaluation.best import TEMPLATES, name_priors
+from hf_mlcl.evaluation.best import IMAGE_TEMPLATES, TEMPLATES, name_priors
 from hf_mlcl.experiments.arguments import ExperimentArguments
 from hf_mlcl.experiments.inputs import Inputs, training_steps
 from hf_mlcl.experiments.output_folder import OutputFolder
 from hf_mlcl.experiments.parsing import linear_config
-from hf_mlcl.experiments.results import DECISIONS_FILE, METRICS_FILE
-from hf_mlcl.experiments.stages import LOOK_ROWS, LOOKS, Stage, Stages, step_seconds
-from hf_mlcl.inference import Encoder
+from hf_mlcl.experiments.results import DECISIONS_FILE, METRICS_FILE, PAGE_FILE
+from hf_mlcl.experiments.stages import BLENDS, LOOK_ROWS, Stage, Stages, step_seconds
+from hf_mlcl.models.modeling import TEXT_INPUTS
 from hf_mlcl.training import ContrastiveMultiLabelTrainer
 from hf_mlcl.training.divergence import TrainingDivergedError
-from hf_mlcl.training.evaluation import make_classifier, split_features
+from hf_mlcl.training.evaluation import SplitFeatures, make_classifier, split_features
 
 FEWEST_STEPS = 5
 """A time budget with room for fewer is not used for fine-tuning."""
@@ -32,6 +32,8 @@ OPTIMIZER = 1.15
 """What a step takes beyond its passes: the update, the loader, a log."""
 SAVING = 10.0
 """Seconds left for writing the result."""
+NAMES_AT_A_TIME = 64
+"""Names of labels that are encoded together."""
 UNIFORMITY_ROWS = 10_000
 """Rows that uniformity is measured on: its cost grows with their square."""
 
@@ -55,7 +57,7 @@ class Anytime:
     ) -> None:
         if trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled:
             raise ValueError("protocol='best' needs the whole model in each process; use protocol='study' with FSDP.")
-        if inputs.modality != "text" and experiment.label_templates:
+        if inputs.name_tokenizer is None and experiment.label_templates:
             raise ValueError("label_templates are for texts: this encoder does not read label names. Leave them out.")
         self.trainer, self.inputs, self.experiment = trainer, inputs, experiment
         self.output, self.start, self.tell, self.resumed = output, start, tell, resumed
@@ -74,6 +76,7 @@ class Anytime:
             if not bool(trainer.accelerator.gather(loaded.long()).all()):  # another machine's disk: all or none
                 self.stages.best = None
         self.frozen: LinearEvaluationResult
+        self.test_features: tuple[Any, Any]
         self.seconds: dict[str, float] = {}
 
     def begin(self) -> None:
@@ -119,9 +122,15 @@ class Anytime:
         classifier = make_classifier(self.trainer.model, result)
         return dataclasses.replace(result, metrics=frozen | result.metrics, classifier=classifier)
 
+    @property
+    def features(self) -> SplitFeatures:
+        """Of all splits by the weights of the best stage, once it is evaluated."""
+        return {**self.stages.features, "test": self.test_features}
+
     def _with_test(self, result: LinearEvaluationResult, cache_dir: str | None = None) -> LinearEvaluationResult:
         """Add the scores of test rows by the weights of the moment."""
         features = split_features(self.trainer, {"test": self.inputs.data["test"]}, cache_dir)["test"]
+        self.test_features = features
         quality = space_quality(*features, max_rows=UNIFORMITY_ROWS)
         result = result.with_test(*features, self.trainer.args.device)
         return dataclasses.replace(result, metrics=result.metrics | quality)
@@ -131,10 +140,13 @@ class Anytime:
         args, minutes = self.trainer.args, self.experiment.minutes
         rows, validation = len(self.inputs.data["train"]), len(self.inputs.data["validation"])
         usual = training_steps(rows, args)
-        pace = step_seconds(self.trainer) * OPTIMIZER * args.gradient_accumulation_steps
+        pace = (
+            step_seconds(self.trainer, self.experiment.max_train_length) * OPTIMIZER * args.gradient_accumulation_steps
+        )
         look = self.seconds["look"]
         small_look = look * (min(rows, LOOK_ROWS) + validation) / (rows + validation)
-        afterwards = LOOKS * small_look + (look if rows > LOOK_ROWS else 0) + self.seconds["test"] + SAVING
+        looks = self.stages.looks(usual) * small_look + len(BLENDS) * look
+        afterwards = looks + self.seconds["test"] + SAVING
         if minutes is None:
             estimate = (usual * pace + afterwards) / 60
             self.tell(f"Fine-tuning takes about {math.ceil(estimate)} minutes more; --minutes sets another time.")
@@ -152,23 +164,36 @@ class Anytime:
 
     def _priors(self) -> Mapping[str, Tensor]:
         """The encoded names of the labels, where the encoder reads texts."""
-        if self.inputs.modality != "text" or self.experiment.label_templates == []:
+        if self.inputs.name_tokenizer is None or self.experiment.label_templates == []:
             return {}
-        model = self.trainer.model
-        encoder = Encoder(model, self.inputs.processor)
-        names = model.config.label_names
-        return name_priors(names, encoder.features, self.experiment.label_templates or TEMPLATES)
+        usual = TEMPLATES if self.inputs.modality == "text" else IMAGE_TEMPLATES
+        names = self.trainer.model.config.label_names
+        return name_priors(names, self._encode_names, self.experiment.label_templates or usual)
+
+    @torch.no_grad()
+    def _encode_names(self, sentences: list[str]) -> Tensor:
+        model, found = self.trainer.model, []
+        was_training = model.training
+        model.eval()
+        for start in range(0, len(sentences), NAMES_AT_A_TIME):
+            batch = sentences[start : start + NAMES_AT_A_TIME]
+            tokens = self.inputs.name_tokenizer(batch, padding=True, truncation=True, return_tensors="pt")
+            moved = {name: tokens[name].to(model.device) for name in TEXT_INPUTS if name in tokens}
+            found.append(model.name_features(moved).float().cpu())
+        model.train(was_training)
+        return torch.cat(found)
 
     def _publish(self, stage: Stage) -> None:
         """Put the classifier of the moment into the output folder, so that an interruption leaves it usable."""
         if not self.trainer.is_world_process_zero():
             return
         if stage.step > 0:
-            self.tell(f"Step {stage.step}: ranking score {stage.score:.3f} on validation, the best so far.")
+            where = f"Step {stage.step}" if stage.share == 1 else f"{stage.share:.0%} of the way to step {stage.step}"
+            self.tell(f"{where}: ranking score {stage.score:.3f} on validation, the best so far.")
         elif not self.resumed:  # what an earlier training left does not belong to this classifier
             for name in ("encoder", "backbone"):
                 self.output.remove(name)
-            for name in (METRICS_FILE, DECISIONS_FILE):
+            for name in (METRICS_FILE, DECISIONS_FILE, PAGE_FILE):
                 (self.output.path / name).unlink(missing_ok=True)
         self.stages.save(self.kept)
         with self.output.staging("classifier") as folder:

@@ -21,7 +21,7 @@ OF_PROTOCOL = {
     ),
 }
 """Settings that only one of the protocols has."""
-LEAST = {"max_length": 2, "augmented_passes": 0} | dict.fromkeys(
+LEAST = {"max_length": 2, "max_train_length": 2, "augmented_passes": 0} | dict.fromkeys(
     (
         "max_train_samples",
         "max_eval_samples",
@@ -62,8 +62,11 @@ class ExperimentArguments:
     backbone_weights: str | None = _field(None, "A safetensors file with the weights of a timm architecture.")
     pretrained: bool = _field(True, "Load the backbone's weights; without, it starts at random.")
     trust_remote_code: bool = _field(False, "Run Python files that come with the backbone; nobody is asked otherwise.")
-    pooling: Literal["auto", "first", "mean"] = _field(
-        "first", "How tokens become one vector; auto: as the model's own files say, and the mean where they do not."
+    pooling: Literal["auto", "first", "mean", "last", "pooled"] = _field(
+        "auto", "How tokens or patches become one vector; auto: as the model's own files say, or its architecture."
+    )
+    prompt: str | None = _field(
+        None, "What texts begin with, or the name of one of the model's prompts; as its own files say if not set."
     )
     lora_rank: int | None = _field(
         None, "Train a LoRA adapter of this rank in place of the whole backbone, such as 16; needs hf-mlcl[peft]."
@@ -82,8 +85,11 @@ class ExperimentArguments:
     )
     max_eval_samples: int | None = _field(None, "Rows of validation and of test to keep.")
     max_length: int = _field(220, "Tokens of a text to keep.")
+    max_train_length: int | None = _field(None, "Tokens that training reads of a text, if fewer; evaluation reads all.")
     clean_text: bool = _field(False, "Let the tokenizer apply the study's cleaning (hf_mlcl.data.clean_text).")
-    image_size: int = _field(224, "Side of the square that images are resized to.")
+    image_size: int | None = _field(
+        None, "Side of the square that images are resized to; the model's own, or 224, if not set."
+    )
     augmentation: Literal["randaugment", "crop"] = _field(
         "randaugment", "Of training images: as the study; crop: a mirrored part, milder."
     )
@@ -125,6 +131,10 @@ class ExperimentArguments:
     )
     single_label: bool = _field(False, "Every row has exactly one label: the largest score counts; adds accuracy.")
     export: bool = _field(True, "Write backbone/, which loads without this package, and pictures on the card.")
+    page: bool = _field(
+        False,
+        "Write explain.html, which shows what the classifier has learned and where it errs; `hf-mlcl train` does.",
+    )
     plugins: list[str] | None = _field(None, "Modules or Python files that register losses of your own.")
     overwrite: bool = _field(False, "Start again in a folder with checkpoints of an earlier run, which are deleted.")
     text_column: str | None = _field(None, "Own data: the column with texts, where it is not recognised.")

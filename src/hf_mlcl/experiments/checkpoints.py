@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import json
 import logging
 import os
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,8 @@ from accelerate.utils import send_to_device
 from transformers import TrainerCallback
 
 from hf_mlcl.experiments.arguments import ExperimentArguments
-from hf_mlcl.files import whole_file
+from hf_mlcl.experiments.results import DATA_FINGERPRINT, DATA_SOURCE
+from hf_mlcl.files import strict_json, whole_file
 from hf_mlcl.training import ContrastiveTrainingArguments
 from hf_mlcl.training.checkpoints import (
     FOR_RESUMING,
@@ -136,12 +139,7 @@ def _is_beginning(checkpoint: Path) -> bool:
 
 
 class StatisticsInCheckpoints(TrainerCallback):  # type: ignore[misc]
-    """Saves the sums since the last log with each checkpoint, so that a log does not depend on interruptions.
-
-    Args:
-        statistics: The trainer's, whose attributes are the sums.
-        checkpoint: Where the training goes on, if it does.
-    """
+    """Saves the trainer's sums since the last log with each checkpoint: a log does not depend on interruptions."""
 
     def __init__(self, statistics: Any, checkpoint: str | None = None) -> None:
         self.statistics = statistics
@@ -165,3 +163,19 @@ class StatisticsInCheckpoints(TrainerCallback):  # type: ignore[misc]
 
 def _statistics_file(checkpoint: str | Path, args: ContrastiveTrainingArguments) -> Path:
     return Path(checkpoint) / f"statistics_{args.process_index}_of_{args.world_size}.pt"
+
+
+def is_same(before: Mapping[str, Any] | None, settings: Mapping[str, Any]) -> bool:
+    """Whether a training that was interrupted is the one that is wanted now."""
+    now = json.loads(strict_json(settings))
+    passing = {"disable_tqdm", "overwrite", "resume_from_checkpoint", "local_rank", DATA_FINGERPRINT, DATA_SOURCE}
+    return before is not None and {**before, **dict.fromkeys(passing)} == {**now, **dict.fromkeys(passing)}
+
+
+def check_same_data(before: Mapping[str, Any] | None, settings: Mapping[str, Any]) -> None:
+    """Raise if the data are not those of the training that was interrupted."""
+    if (before or {}).get(DATA_FINGERPRINT) != settings.get(DATA_FINGERPRINT):
+        raise ValueError(
+            "The data have changed since the training in output_dir was interrupted. Start again (--overwrite), or go "
+            "on with other data than those that it began with (--resume_from_checkpoint last)."
+        )

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 from transformers import TrainingArguments
 
 from hf_mlcl.data.facts import SplitSizes
-from hf_mlcl.data.registry import corpus_facts, default_options, list_corpora
+from hf_mlcl.data.registry import corpus_facts, list_corpora
 from hf_mlcl.experiments.arguments import OF_PROTOCOL, ExperimentArguments
 from hf_mlcl.experiments.inputs import training_steps
 from hf_mlcl.experiments.parsing import build_experiment, evaluates_linearly, linear_config
@@ -231,7 +231,7 @@ def _values(experiment: ExperimentArguments, training: ContrastiveTrainingArgume
         loss = build_loss(part, **{name: kwargs[name] for name in names if name in kwargs})
         values |= {name: getattr(loss, name) for name in names if name in LOSS_NUMBERS}
     if known:
-        values |= {**default_options(str(experiment.corpus), experiment.size), **options}
+        values |= {**corpus_facts(str(experiment.corpus)).default_options(experiment.size), **options}
     values["backbone"] = experiment.backbone
     values["mixed_precision"] = training.mixed_precision
     values["projection_dim"] = MLCLConfig.projection_dim

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,32 +10,45 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import timm
 from datasets import DatasetDict
 from huggingface_hub import constants as hub
 from huggingface_hub import scan_cache_dir
-from transformers import AutoTokenizer, BertConfig
+from transformers import AutoConfig, BertConfig, CLIPProcessor
+from transformers.models.auto.modeling_auto import MODEL_MAPPING
 
 from hf_mlcl import MLCLConfig, MLCLModel
 from hf_mlcl.data import (
     ImageCollator,
     TextCollator,
+    TextImageCollator,
     image_processor,
     image_transform,
     list_corpora,
     load_corpus,
+    load_tokenizer,
     read_own_data,
     tokenize,
     with_cleaning,
     word_tokenizer,
 )
 from hf_mlcl.data.download import hub_is_reachable
+from hf_mlcl.data.images import Preprocessing
+from hf_mlcl.data.own import having
 from hf_mlcl.data.registry import chosen_options
 from hf_mlcl.experiments.arguments import SMALL_BACKBONE, ExperimentArguments
 from hf_mlcl.models.adapters import lora
+from hf_mlcl.models.families import PoolingError, reads
 from hf_mlcl.models.loading import load, problem
+from hf_mlcl.models.stated import stated_preprocessing
 from hf_mlcl.training import ContrastiveTrainingArguments
 
+logger = logging.getLogger(__name__)
+
 DEFAULT_BACKBONES = {"text": "roberta-base", "image": "timm/resnet50.tv_in1k"}
+OWN_DATA = ("text_column", "label_columns", "label_delimiter", "test_file")
+"""Settings that say how data of your own are read."""
 SAMPLE_SEED = 42
 """Of the rows that max_train_samples keeps: runs with different training seeds shall see the same data."""
 
@@ -48,7 +62,8 @@ class Inputs:
     processor: Any  # tokenizer or image processor, saved with the model
     train_collator: Any  # augments images
     eval_collator: Any
-    modality: str  # "text" or "image"
+    modality: str  # "text", "image" or "text+image"
+    name_tokenizer: Any = None  # for the names of labels, where the model reads texts
 
 
 def load_data(
@@ -66,9 +81,8 @@ def load_data(
             return load_corpus(
                 experiment.corpus, size=experiment.size, data_dir=experiment.data_dir, strict=strict, **options
             )
-        columns = ("text_column", "label_columns", "label_delimiter", "test_file")
         return read_own_data(
-            experiment.corpus, strict=strict, **{name: getattr(experiment, name) for name in columns}
+            experiment.corpus, strict=strict, **{name: getattr(experiment, name) for name in OWN_DATA}
         ).splits
 
 
@@ -96,16 +110,39 @@ def corpus_options(corpus: str, size: str, given: Any, seed: int) -> dict[str, A
 def prepare_inputs(
     data: DatasetDict, experiment: ExperimentArguments, training: ContrastiveTrainingArguments
 ) -> Inputs:
-    """Model, batches and processor for splits with a column ``text`` or ``image`` and lists of ids as ``labels``."""
+    """Model, batches and processor for splits with a column ``text`` or ``image``, or both, and ids as ``labels``."""
     most = {"train": experiment.max_train_samples}
     data = DatasetDict(
         {split: sample_rows(rows, most.get(split, experiment.max_eval_samples)) for split, rows in data.items()}
     )
     label_names = data["train"].features["labels"].feature.names
+    data, towers = _readable(data, experiment)
     if "image" in data["train"].column_names:
-        return _image_inputs(data, label_names, experiment)
+        return _image_inputs(data, label_names, experiment, towers)
     with training.main_process_first(desc="tokenising"):
-        return _text_inputs(data, label_names, experiment)
+        return _text_inputs(data, label_names, experiment, towers)
+
+
+def _readable(data: DatasetDict, experiment: ExperimentArguments) -> tuple[DatasetDict, list[str] | None]:
+    """The rows and columns that the backbone reads; and of a pair of towers, which of them these are for."""
+    columns = [name for name in ("text", "image") if name in data["train"].column_names]
+    name = experiment.backbone or DEFAULT_BACKBONES[columns[-1]]
+    known: tuple[str, ...] = ("image",)  # of timm's, and of the small one, if there are images
+    if name != SMALL_BACKBONE and not timm.is_model(name):
+        with _naming_backbone(name, Exception):
+            config = load(AutoConfig, name, trust_remote_code=experiment.trust_remote_code)
+        known = reads(config)
+        if not set(known) & set(columns) and type(config) in MODEL_MAPPING:  # what others read is not known
+            raise ValueError(f"The backbone {name!r} reads {known[0]}s, but the data have {columns[0]}s.")
+    if len(known) == 2:
+        return data, columns
+    if len(columns) == 2 and len(known) == 1:
+        kept = {split: np.flatnonzero(having(rows, known[0])) for split, rows in data.items()}
+        if lost := sum(map(len, data.values())) - sum(map(len, kept.values())):
+            logger.warning("%s reads %ss: %d rows without any are left out.", name, known[0], lost)
+        other = next(column for column in columns if column not in known)
+        data = DatasetDict({split: rows.select(kept[split]).remove_columns(other) for split, rows in data.items()})
+    return data, None
 
 
 def sample_rows(rows: Any, most: int | None) -> Any:
@@ -124,35 +161,69 @@ def training_steps(rows: int, training: ContrastiveTrainingArguments) -> int:
     return steps
 
 
-def _text_inputs(data: DatasetDict, label_names: list[str], experiment: ExperimentArguments) -> Inputs:
+def _text_inputs(
+    data: DatasetDict, label_names: list[str], experiment: ExperimentArguments, towers: list[str] | None
+) -> Inputs:
     name = experiment.backbone or DEFAULT_BACKBONES["text"]
     if name == SMALL_BACKBONE:
         tokenizer = word_tokenizer(data["train"]["text"])
+        tokenizer.model_max_length = experiment.max_length
         model = _small_text_encoder(len(tokenizer), label_names, experiment)
     else:
-        model = _from_backbone(name, label_names, experiment, pooling=experiment.pooling)
-        tokenizer = _tokenizer(name, experiment.trust_remote_code)
+        model = _from_backbone(name, label_names, experiment, modalities=towers)
+        tokenizer = _tokenizer(name, experiment, model)
     if experiment.clean_text:
         tokenizer = with_cleaning(tokenizer)
-    tokenizer.model_max_length = experiment.max_length  # a pipeline with truncation=True then cuts as training did
     for token in ("pad_token_id", "bos_token_id", "eos_token_id"):  # as the trainer does, without its warning
         setattr(model.config, token, getattr(tokenizer, token))
-    collator = TextCollator(tokenizer, len(label_names), pad_to_multiple_of=8)
-    tokens = tokenize(data, tokenizer, experiment.max_length)
-    return Inputs(model, tokens, tokenizer, collator, collator, "text")
+    cut, plain = (
+        TextCollator(tokenizer, len(label_names), pad_to_multiple_of=None if towers else 8, max_length=most)
+        for most in (experiment.max_train_length, None)
+    )
+    tokens = tokenize(data, tokenizer, tokenizer.model_max_length)
+    return Inputs(model, tokens, tokenizer, cut, plain, "text", tokenizer)
 
 
-def _image_inputs(data: DatasetDict, label_names: list[str], experiment: ExperimentArguments) -> Inputs:
-    name, size = experiment.backbone or DEFAULT_BACKBONES["image"], experiment.image_size
+def _tokenizer(name: str, experiment: ExperimentArguments, model: MLCLModel) -> Any:
+    """That of the backbone, which cuts texts where training does: pipelines with truncation=True then do so too."""
+    with _naming_backbone(name, Exception):  # whatever is wrong with its files
+        trust = experiment.trust_remote_code
+        tokenizer = load_tokenizer(name, prompt=experiment.prompt, trust_remote_code=trust)
+    tokenizer.model_max_length = experiment.max_length
+    if model.config.modalities is not None:  # the text towers of such models are short
+        positions = model.config.backbone_config.text_config.max_position_embeddings
+        tokenizer.model_max_length = min(experiment.max_length, positions)
+    return tokenizer
+
+
+def _image_inputs(
+    data: DatasetDict, label_names: list[str], experiment: ExperimentArguments, towers: list[str] | None
+) -> Inputs:
+    name = experiment.backbone or DEFAULT_BACKBONES["image"]
     if name == SMALL_BACKBONE:
         model = MLCLModel.from_backbone("resnet10t", label_names, pretrained=False, **_heads(experiment))
+        prepared = Preprocessing()
     else:
-        model = _from_backbone(name, label_names, experiment)
-    augmented, plain = (
-        ImageCollator(image_transform(size, train=train, augmentation=experiment.augmentation), len(label_names))
-        for train in (True, False)
-    )
-    return Inputs(model, data, image_processor(size), augmented, plain, "image")
+        model = _from_backbone(name, label_names, experiment, modalities=towers)
+        with without_vain_attempts(name):
+            trust = experiment.trust_remote_code
+            prepared = stated_preprocessing(name, model.config.backbone_config, trust_remote_code=trust)
+    if experiment.image_size is not None:
+        prepared = prepared._replace(size=experiment.image_size)
+    how = prepared._asdict()
+    transforms = [image_transform(train=train, augmentation=experiment.augmentation, **how) for train in (True, False)]
+    augmented: Any
+    plain: Any
+    augmented, plain = (ImageCollator(transform, len(label_names)) for transform in transforms)
+    processor = image_processor(**how)
+    if towers is None:
+        return Inputs(model, data, processor, augmented, plain, "image")
+    tokenizer = _tokenizer(name, experiment, model)
+    both = CLIPProcessor(processor, tokenizer)  # of any such model: it only keeps the two together
+    if towers == ["image"]:
+        return Inputs(model, data, both, augmented, plain, "image", tokenizer)
+    augmented, plain = (TextImageCollator(tokenizer, transform, len(label_names)) for transform in transforms)
+    return Inputs(model, data, both, augmented, plain, "text+image", tokenizer)
 
 
 def _heads(experiment: ExperimentArguments) -> dict[str, Any]:
@@ -180,13 +251,9 @@ def _from_backbone(name: str, label_names: list[str], experiment: ExperimentArgu
     if experiment.lora_rank is not None:
         settings["peft_config"] = lora(experiment.lora_rank)
     settings |= {"pretrained": experiment.pretrained, "trust_remote_code": experiment.trust_remote_code}
+    settings["pooling"] = experiment.pooling
     with _naming_backbone(name, OSError, ValueError):
         return MLCLModel.from_backbone(name, label_names, **_heads(experiment), **settings)
-
-
-def _tokenizer(name: str, trust_remote_code: bool) -> Any:
-    with _naming_backbone(name, Exception):  # whatever is wrong with its files
-        return load(AutoTokenizer, name, trust_remote_code=trust_remote_code)
 
 
 @contextmanager
@@ -206,6 +273,8 @@ def _naming_backbone(name: str, *errors: type[Exception]) -> Iterator[None]:
     try:
         with without_vain_attempts(name):
             yield
+    except PoolingError:
+        raise
     except errors as error:
         raise ValueError(_no_backbone(name, error)) from error
 

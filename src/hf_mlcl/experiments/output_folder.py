@@ -13,7 +13,6 @@ Beside what users see, it has a hidden folder ``.hf-mlcl``::
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import shutil
 import socket
@@ -26,7 +25,7 @@ from typing import Any
 import psutil
 from filelock import FileLock, Timeout
 
-from hf_mlcl.files import HIDDEN_FOLDER, link_or_copy, naming_full_disk, strict_json, swap_folder, whole_file
+from hf_mlcl.files import HIDDEN_FOLDER, link_or_copy, naming_full_disk, read_json, swap_folder, write_json
 
 SECONDS_FOR_CHILDREN = 30.0
 """How long workers of a loader may hold the lock of a process that was killed, until they notice."""
@@ -37,10 +36,7 @@ BEING_WRITTEN = "being written"
 
 
 class OutputFolder:
-    """Where an experiment writes.
-
-    Args:
-        folder: The folder; it need not be there yet.
+    """Where an experiment writes; the folder need not be there yet.
 
     Examples:
         >>> import tempfile
@@ -195,20 +191,14 @@ class OutputFolder:
         run = self._read("run.json", settings=dict, finished=bool)
         return run["settings"] if run and not run["finished"] else None
 
-    def _read(self, name: str, **kinds: Any) -> dict[str, Any] | None:
-        try:
-            content = json.loads((self.hidden / name).read_text(encoding="utf-8"))
-        except (OSError, ValueError, RecursionError):  # not there, or damaged: as good as not there
-            return None
-        whole = isinstance(content, dict) and all(isinstance(content.get(key), kind) for key, kind in kinds.items())
-        return content if whole else None
+    def _read(self, name: str, **kinds: Any) -> Any:
+        return read_json(self.hidden / name, **kinds)  # damaged is as good as not there
 
-    def _owner(self) -> dict[str, Any] | None:
+    def _owner(self) -> Any:
         return self._read("owner.json", host=str, pid=int, since=(int, float), started=(int, float))
 
     def _write(self, name: str, content: Mapping[str, Any]) -> None:
-        with whole_file(self.hidden / name) as draft:
-            draft.write_text(strict_json(content), encoding="utf-8")
+        write_json(self.hidden / name, content)
 
 
 def _files(path: Path) -> set[str]:

@@ -13,15 +13,20 @@ import numpy.typing as npt
 import torch
 import transformers
 from safetensors import SafetensorError
+from transformers import BatchFeature
 from transformers.image_utils import load_image
 
-from hf_mlcl.data import download
+from hf_mlcl.data import download, encode_labels
+from hf_mlcl.experiments.results import METRICS_FILE, ExperimentResult
+from hf_mlcl.inference.encoding import reads_both, text_image_batch
 from hf_mlcl.metrics import DecisionRule
 from hf_mlcl.models import MLCLConfig
 from hf_mlcl.models.loading import check_finite, check_weights, load, problem, trust_backbone, unreadable_weights
 from hf_mlcl.models.pipelines import probabilities_of
 
 CLASSIFIER_FOLDER = "classifier"
+PLAN_FILE = "plan.json"
+"""In the folder of a study."""
 
 
 class Prediction(NamedTuple):
@@ -50,7 +55,7 @@ class Predictor:
     Attributes:
         label_names: The labels, in the order of their ids.
         rule: What it decides by, as saved with the classifier: `rule.decide(probabilities)`.
-        modality: ``"text"`` or ``"image"``.
+        modality: ``"text"``, ``"image"``, or ``"text+image"`` for rows with either or both, as `Encoder` takes them.
     """
 
     def __init__(
@@ -84,6 +89,8 @@ class Predictor:
         if images:
             kind, processor = transformers.AutoModelForImageClassification, transformers.AutoImageProcessor
         self.modality = "image" if images else "text"
+        if isinstance(config, MLCLConfig) and reads_both(config):
+            self.modality, processor = "text+image", transformers.AutoProcessor
         self.label_names: list[str] = [str(config.id2label[number]) for number in range(config.num_labels)]
         self.rule = DecisionRule.of(config)
         try:
@@ -93,16 +100,15 @@ class Predictor:
         check_weights(self.model, weights, foreign=not isinstance(config, MLCLConfig))
         check_finite(self.model, found)
         self._processor = load(processor, self.model, trust_remote_code=trust)
-        if not images and self._processor.pad_token is None:
+        if self.modality == "text" and self._processor.pad_token is None:
             self.batch_size = 1  # nothing to fill shorter texts with
         best = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else "cpu"
         self._classifier: Any = found.to(best if device is None else device).eval()
 
     def predictions(self, rows: Iterable[Any]) -> Iterator[list[Prediction]]:
-        """Predict rows as they come, a batch at a time: nothing is kept, and a row that fails stops no other.
+        """Predict texts or images (PIL images or paths) as they come, a batch at a time; a `Prediction` stays as it is.
 
-        Args:
-            rows: Texts; or images, as PIL images or paths. A `Prediction` with an error takes its place as it is.
+        Nothing is kept, and a row that fails stops no other.
         """
         rest = iter(rows)
         while batch := list(itertools.islice(rest, self.batch_size)):
@@ -111,17 +117,69 @@ class Predictor:
             yield [row if isinstance(row, Prediction) else next(found) for row in batch]
 
     def probabilities(self, rows: Sequence[Any]) -> npt.NDArray[np.float32]:
-        """The probability of every label (rows, labels); a ValueError names a row that cannot be predicted.
-
-        Args:
-            rows: Texts; or images, as PIL images or paths.
-        """
+        """The probability of every label (rows, labels); a ValueError names a row that cannot be predicted."""
         result = np.zeros((len(rows), len(self.label_names)), dtype=np.float32)
         for number, found in enumerate(itertools.chain.from_iterable(self.predictions(rows))):
             if found.probabilities is None:
                 raise ValueError(f"Row {number + 1} cannot be predicted: {found.error}.")
             result[number] = found.probabilities
         return result
+
+    def contents(self, rows: Any) -> Sequence[Any]:
+        """What it reads of a `datasets.Dataset`, decoded when it is asked for; a ValueError if it has nothing of it."""
+        return contents_of(rows, self.modality)
+
+    def truth(self, rows: Any) -> npt.NDArray[np.bool_]:
+        """The labels of a `datasets.Dataset`, multi-hot, as this classifier knows them; a ValueError if it does not."""
+        names = rows.features["labels"].feature.names
+        named = [[names[number] for number in labels] for labels in rows["labels"]]
+        unknown = sorted({name for row in named for name in row} - set(self.label_names))
+        if unknown:
+            raise ValueError(
+                f"The data have labels that the classifier does not know: {', '.join(unknown[:5])}. It knows "
+                f"{', '.join(self.label_names[:10])}{', …' if len(self.label_names) > 10 else ''}."
+            )
+        return encode_labels(named, self.label_names) > 0
+
+    def features(self, rows: Sequence[Any]) -> npt.NDArray[np.float32]:
+        """The backbone's features (rows, hidden), by which neighbours are found.
+
+        Args:
+            rows: Texts; or images, as PIL images or paths.
+        """
+        return self.features_and_probabilities(rows)[0]
+
+    def features_and_probabilities(
+        self, rows: Sequence[Any]
+    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+        """The encoder's features (rows, size), and the probability of every label, from one pass.
+
+        Args:
+            rows: As for `probabilities`; texts of a length are taken together, so that little is filled up.
+        """
+        if not isinstance(self._classifier.config, MLCLConfig):
+            raise ValueError(f"{self.model} is a model of another kind, whose features are not known.")
+        order = np.arange(len(rows))
+        if self.modality == "text":
+            order = np.argsort([len(row) for row in rows], kind="stable")
+        found: list[tuple[Any, Any]] = []
+        with torch.inference_mode():
+            for start in range(0, len(rows), self.batch_size):
+                inputs = self._inputs([rows[int(i)] for i in order[start : start + self.batch_size]])
+                features = self._classifier.features_of(dict(inputs))
+                logits = self._classifier.logits_of(features)
+                found.append((features.float().cpu(), probabilities_of(logits, self._classifier.config).cpu()))
+        back = np.argsort(order)
+        features, probabilities = (torch.cat(part).numpy()[back] for part in zip(*found, strict=True))
+        return features, probabilities
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        """Its weights; what it computes follows from them and `processing`."""
+        return dict(self._classifier.state_dict())
+
+    def processing(self) -> dict[str, Any]:
+        """How rows become inputs, for a key of what was computed with it."""
+        return {"config": self._classifier.config.to_dict(), "processor": str(self._processor)}
 
     def _predict(self, rows: list[Any]) -> list[Prediction]:
         """Predict rows together, and one by one if that fails, to find out which of them it is."""
@@ -136,15 +194,29 @@ class Predictor:
             for row, scores in zip(rows, every, strict=True)
         ]
 
-    def _scores(self, rows: list[Any]) -> npt.NDArray[np.float32]:
-        if self.modality == "image":
+    def _inputs(self, rows: list[Any]) -> Any:
+        if self.modality == "text+image":
+            inputs: Any = BatchFeature(text_image_batch(self._processor, rows))
+        elif self.modality == "image":
             inputs = self._processor(images=[load_image(row) for row in rows], return_tensors="pt")
             inputs = inputs.to(self._classifier.dtype)
         else:
             inputs = self._processor(rows, padding=len(rows) > 1, truncation=True, return_tensors="pt")
+        return inputs.to(self._classifier.device)
+
+    def _scores(self, rows: list[Any]) -> npt.NDArray[np.float32]:
         with torch.inference_mode():
-            logits = self._classifier(**inputs.to(self._classifier.device)).logits
+            logits = self._classifier(**self._inputs(rows)).logits
         return np.asarray(probabilities_of(logits, self._classifier.config).cpu().numpy())
+
+
+def contents_of(rows: Any, modality: str) -> Sequence[Any]:
+    """Texts or images of a `datasets.Dataset`; for a model that reads both, rows with one or both of them."""
+    columns = [name for name in modality.split("+") if name in rows.column_names]
+    if not columns:
+        raise ValueError(f"The classifier takes {modality}s, but the data have {rows.column_names[0]}s.")
+    found: Sequence[Any] = rows.select_columns(columns) if modality == "text+image" else rows[columns[0]]
+    return found
 
 
 def classifier_folder(model: str | os.PathLike[str]) -> Path | str:
@@ -154,7 +226,26 @@ def classifier_folder(model: str | os.PathLike[str]) -> Path | str:
 
 
 def newest_classifier(folder: str | os.PathLike[str] = "outputs") -> Path | None:
-    """The classifier that was saved last anywhere below a folder."""
-    found = (path for path in Path(folder).glob(f"**/{CLASSIFIER_FOLDER}/config.json") if path.is_file())
+    """The classifier that was saved last anywhere below a folder, or right beside it; never that of a study's run."""
+    inner = f"{CLASSIFIER_FOLDER}/config.json"
+    every = itertools.chain(Path(folder).glob(f"**/{inner}"), Path(folder).absolute().parent.glob(f"*/{inner}"))
+    found = [path for path in every if path.is_file() and not any((up / PLAN_FILE).exists() for up in path.parents)]
     newest = max(found, key=lambda path: path.stat().st_mtime, default=None)
     return None if newest is None else newest.parent
+
+
+def training_settings(model: str | os.PathLike[str]) -> dict[str, Any]:
+    """The settings of the experiment that a classifier came from, where its folder tells them."""
+    folder = Path(classifier_folder(model)).parent
+    if not (folder / METRICS_FILE).is_file():
+        return {}
+    try:
+        settings = ExperimentResult.load(folder).settings
+        if not isinstance(settings, dict):
+            raise TypeError(f"its settings are {settings!r}")
+        return settings
+    except Exception as error:  # of JSON or of what it holds: the file is not what training has written
+        raise ValueError(
+            f"{folder / METRICS_FILE}, which says what the classifier was trained on, cannot be read "
+            f"({type(error).__name__}: {' '.join(str(error).split())}). Restore it, or move it away to score every row."
+        ) from error

@@ -12,23 +12,24 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hf_mlcl.files import strict_json, whole_file
+from hf_mlcl.files import whole_file, write_json
 
 DECISIONS_FILE = "test_decisions.npz"
 METRICS_FILE = "metrics.json"
+PAGE_FILE = "explain.html"
 DATA_SOURCE = "data_source"
 """Among the settings: where data of your own were read from."""
 DATA_FINGERPRINT = "data_fingerprint"
 """Among the settings: which data of your own were trained on."""
 METRICS = ("micro_f1", "macro_f1", "hamming_loss", "mAP", "accuracy")
 SCORES = {
-    "frozen encoder, test": "frozen_test",
-    "frozen encoder, test, own thresholds": "frozen_tuned_test",
+    "frozen, test": "frozen_test",
+    "frozen, test, tuned": "frozen_tuned_test",
     "validation": "validation",
     "test": "test",
-    "test, own thresholds": "tuned_test",
+    "test, tuned": "tuned_test",
 }
-"""What is summed up of a run, where there is such a thing."""
+"""What is summed up of a run, where there is such a thing, in a table of less than 80 columns."""
 
 Flags = npt.NDArray[np.bool_]
 
@@ -50,6 +51,7 @@ class ExperimentResult:
         versions: Of the libraries that matter.
         verdict: With ``protocol="best"``: ``scores`` of the frozen and the trained classifier with 95 % intervals,
             ``choices`` that were made, and ``advice``.
+        history: The training loss, as it was logged: ``step`` and ``loss``.
     """
 
     metrics: dict[str, float]
@@ -59,11 +61,11 @@ class ExperimentResult:
     settings: dict[str, Any] = field(repr=False)
     versions: dict[str, str] = field(repr=False)
     verdict: dict[str, Any] = field(default_factory=dict, repr=False)
+    history: list[dict[str, float]] = field(default_factory=list, repr=False)
 
     def save(self, folder: str | os.PathLike[str] | None = None) -> None:
         """Write ``metrics.json`` to a folder, its own if not given; whole or not at all."""
-        with whole_file(Path(folder or self.folder) / METRICS_FILE) as draft:
-            draft.write_text(strict_json(dataclasses.asdict(self)), encoding="utf-8")
+        write_json(Path(folder or self.folder) / METRICS_FILE, dataclasses.asdict(self))
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> ExperimentResult:
@@ -78,12 +80,9 @@ class ExperimentResult:
 
 
 def save_decisions(folder: str | os.PathLike[str], labels: npt.ArrayLike, decisions: npt.ArrayLike) -> None:
-    """Write truth and decisions, one bit each, whole or not at all: for paired tests between runs.
+    """Write truth and decisions, multi-hot (rows, labels), one bit each, to ``test_decisions.npz`` in a folder.
 
-    Args:
-        folder: Gets ``test_decisions.npz``.
-        labels: Multi-hot truth (rows, labels).
-        decisions: Multi-hot decisions, same shape.
+    The file appears whole or not at all; paired tests between runs read it.
 
     Examples:
         >>> import tempfile
@@ -121,9 +120,12 @@ def print_summary(result: ExperimentResult) -> None:
     titles = {title: prefix for title, prefix in SCORES.items() if f"{prefix}_micro_f1" in result.metrics}
     width = max(map(len, titles))
     print(f"\n{result.settings['corpus']}, {result.settings['loss']}, seed {result.settings['seed']}")
-    print(" " * width + "".join(f"{name:>14}" for name in shown))
+    print(" " * width + "".join(f"  {name:>8}" for name in shown))
     for title, prefix in titles.items():
-        found = (result.metrics.get(f"{prefix}_{name}") for name in shown)
-        print(f"{title:<{width}}" + "".join(f"{'' if value is None else f'{value:.4f}':>14}" for value in found))
+        scores = {name: result.metrics.get(f"{prefix}_{name}") for name in shown}
+        cells = (f"  {'' if value is None else f'{value:.4f}':>{max(len(name), 8)}}" for name, value in scores.items())
+        print(f"{title:<{width}}{''.join(cells)}".rstrip())
+    if "test, tuned" in titles:
+        print("Decided at 0.5; tuned: at the thresholds that are saved with the classifier.")
     times = ", ".join(f"{name} {value:.0f} s" for name, value in result.seconds.items())
     print(f"{times}\nEncoder, classifier and metrics.json are in {result.folder}")

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import json
 import logging
 import os
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,43 +16,63 @@ from typing import Any
 import torch
 from accelerate import PartialState
 from datasets import DatasetDict
-from transformers import PrinterCallback, ProgressCallback, TrainerCallback, set_seed
-from transformers.utils.logging import disable_progress_bar
+from transformers import set_seed
 
 from hf_mlcl import ContrastiveMultiLabelTrainer
+from hf_mlcl.data.labels import label_counts
 from hf_mlcl.data.own import data_fingerprint
 from hf_mlcl.data.registry import list_corpora
 from hf_mlcl.evaluation import LinearEvaluationResult, space_quality
 from hf_mlcl.experiments.anytime import UNIFORMITY_ROWS, Anytime
 from hf_mlcl.experiments.arguments import ExperimentArguments
-from hf_mlcl.experiments.checkpoints import StatisticsInCheckpoints, delete_checkpoints, starting_checkpoint
+from hf_mlcl.experiments.checkpoints import (
+    StatisticsInCheckpoints,
+    check_same_data,
+    delete_checkpoints,
+    is_same,
+    starting_checkpoint,
+)
+from hf_mlcl.experiments.display import Display
+from hf_mlcl.experiments.explaining import write_page_of_training
 from hf_mlcl.experiments.inputs import Inputs, load_data, prepare_inputs
 from hf_mlcl.experiments.output_folder import OutputFolder
-from hf_mlcl.experiments.parsing import check_experiment, check_push, linear_config, parse_experiment
+from hf_mlcl.experiments.parsing import (
+    check_experiment,
+    check_push,
+    linear_config,
+    parse_experiment,
+)
 from hf_mlcl.experiments.recipe import Recipe
 from hf_mlcl.experiments.results import (
     DATA_FINGERPRINT,
     DATA_SOURCE,
     DECISIONS_FILE,
     METRICS_FILE,
+    PAGE_FILE,
     ExperimentResult,
     print_summary,
     save_decisions,
 )
 from hf_mlcl.experiments.verdict import verdict
-from hf_mlcl.files import strict_json
+from hf_mlcl.experiments.watching import Watching
 from hf_mlcl.hub import ModelReport, export_encoder, push_folder, write_model_card
 from hf_mlcl.hub.model_card import hub_id
 from hf_mlcl.metrics import DecisionRule, f1
 from hf_mlcl.training import ContrastiveTrainingArguments
 from hf_mlcl.training.card_facts import scores_of, training_report
-from hf_mlcl.training.evaluation import evaluate_features, make_classifier, split_features
-from hf_mlcl.training.rows import label_counts
+from hf_mlcl.training.evaluation import SplitFeatures, evaluate_features, make_classifier, split_features
 from hf_mlcl.training.sharding import check_gatherable, gather_model
 from hf_mlcl.versions import library_versions
 
 logger = logging.getLogger(__name__)
 
+STAGES = {
+    "data": "Preparing rows and encoder",
+    "frozen": "Classifier on the frozen encoder",
+    "train": "Training",
+    "evaluate": "Evaluating",
+}
+"""What the display calls the steps whose time is measured."""
 MODEL_FOLDERS = ("encoder", "classifier", "backbone")
 
 
@@ -102,8 +121,9 @@ def run_experiment(
         for repository in _repositories(training):
             check_push(repository, training.hub_token)
     output = OutputFolder(training.output_dir)
-    with output.owned() if training.process_index == 0 else nullcontext():
-        result = _run(experiment, _for_trainer(training), data, output, quiet)
+    display = Display(quiet=quiet or training.process_index > 0, plain=training.disable_tqdm)
+    with output.owned() if training.process_index == 0 else nullcontext(), display:
+        result = _run(experiment, _for_trainer(training), data, output, display)
         if training.process_index == 0 and training.push_to_hub:
             _push(result, training)
     return result
@@ -120,6 +140,7 @@ def _for_trainer(training: ContrastiveTrainingArguments) -> ContrastiveTrainingA
     """A copy of the arguments, changed where the trainer needs it; the caller's stay as they are."""
     own = copy.copy(training)
     own.hub_token = training.hub_token  # which no copy of arguments has, since copies may be written
+    own.disable_tqdm = True  # the display has the bars
     own.push_to_hub = False  # the Hub gets what is finished, and not every checkpoint on the way to it
     if not torch.accelerator.is_available():
         own.dataloader_pin_memory = False  # there is no device to copy to
@@ -131,44 +152,36 @@ def _run(
     training: ContrastiveTrainingArguments,
     data: DatasetDict | None,
     output: OutputFolder,
-    quiet: bool,
+    display: Display,
 ) -> ExperimentResult:
     """Everything but the push, in a folder that is this process's."""
     seconds: dict[str, float] = {}
+    measured = partial(_measured, seconds, display)
     start = time.perf_counter()
-    output.check_replaceable(*MODEL_FOLDERS, METRICS_FILE, DECISIONS_FILE)
+    output.check_replaceable(*MODEL_FOLDERS, METRICS_FILE, DECISIONS_FILE, PAGE_FILE)
     settings = {**training.to_dict(), **dataclasses.asdict(experiment)}
     settings = {name: value for name, value in settings.items() if "token" not in name}
     before = output.interrupted()
-    checkpoint = starting_checkpoint(experiment, training, same_again=_same(before, settings))
+    checkpoint = starting_checkpoint(experiment, training, same_again=is_same(before, settings))
     set_seed(training.seed)
-    with _measured(seconds, "data"):
+    with measured("data"):
         data = load_data(experiment, training) if data is None else data
         settings |= _known_data(experiment, data)
         if checkpoint is not None and not training.resume_from_checkpoint:
-            _check_same_data(before, settings)
+            check_same_data(before, settings)
         inputs = prepare_inputs(data, experiment, training)
-    trainer = _trainer(inputs, training, checkpoint, quiet)
+    trainer = _trainer(inputs, training, checkpoint)
     check_gatherable(trainer)
-    first = trainer.is_world_process_zero()
-    if first:
+    watching = Watching(trainer, display)
+    if first := trainer.is_world_process_zero():
         output.begin(settings)
     anytime = None
     if experiment.protocol == "best":
-        tell = partial(print, flush=True) if first and not quiet else lambda line: None
-        anytime = Anytime(trainer, inputs, experiment, output, start, tell, resumed=checkpoint is not None)
-        with _measured(seconds, "frozen"):
-            anytime.begin()
-    with _measured(seconds, "train"):
-        if anytime is not None:
-            metrics = anytime.train(checkpoint)
-        else:
-            metrics = {"train_loss": float(trainer.train(resume_from_checkpoint=checkpoint).training_loss)}
-    gather_model(trainer)
-    with _measured(seconds, "evaluate"):
-        evaluated = evaluate_study(trainer, inputs, experiment) if anytime is None else anytime.evaluate()
-        per_label = _per_label(evaluated, inputs)
-        told = {} if anytime is None else verdict(anytime.stages, anytime.frozen, evaluated, per_label)
+        anytime = Anytime(trainer, inputs, experiment, output, start, display.tell, resumed=checkpoint is not None)
+    features: SplitFeatures = {}
+    metrics, evaluated = _learn(trainer, inputs, experiment, anytime, checkpoint, watching, measured, features)
+    per_label = _per_label(evaluated, inputs)
+    told = {} if anytime is None else verdict(anytime.stages, anytime.frozen, evaluated, per_label)
     seconds["total"] = time.perf_counter() - start
     result = ExperimentResult(
         metrics={**evaluated.metrics, **metrics, **_prr(trainer)},
@@ -178,11 +191,16 @@ def _run(
         settings=settings,
         versions=library_versions(),
         verdict=told,
+        history=[{"step": log["step"], "loss": log["loss"]} for log in trainer.state.log_history if "loss" in log],
     )
-    if first:
-        _save(result, trainer.model, evaluated, inputs.processor, output)
-    _prepare_for_others(trainer, inputs, evaluated, experiment, output)
-    if first:
+    with display.stage("Saving"):
+        if first:
+            _save(result, trainer.model, evaluated, inputs.processor, output)
+        page = experiment.page and write_page_of_training(trainer, inputs, data, result, evaluated, features, output)
+        _prepare_for_others(trainer, inputs, evaluated, experiment, output, page)
+    if watching.stopped:
+        watching.tell_how_to_go_on()
+    elif first:
         output.finish()
         if anytime is not None:  # the best is saved: nobody goes on from what came after it
             delete_checkpoints(output.path)
@@ -190,8 +208,41 @@ def _run(
     return result
 
 
+def _learn(
+    trainer: ContrastiveMultiLabelTrainer,
+    inputs: Inputs,
+    experiment: ExperimentArguments,
+    anytime: Anytime | None,
+    checkpoint: str | None,
+    watching: Watching,
+    measured: Callable[[str], AbstractContextManager[None]],
+    features: SplitFeatures,
+) -> tuple[dict[str, float], LinearEvaluationResult]:
+    """Train and evaluate: in stages for users, else as the study does. `features` gets those of the result."""
+    if anytime is None:
+        with measured("train"), watching.stoppable():
+            metrics = {"train_loss": float(trainer.train(resume_from_checkpoint=checkpoint).training_loss)}
+            if watching.stopped:  # half a training is not what the study evaluates
+                watching.tell_how_to_go_on()
+                raise KeyboardInterrupt
+        gather_model(trainer)
+        with measured("evaluate"):
+            return metrics, evaluate_study(trainer, inputs, experiment, features)
+    watching.looks = anytime.stages.history
+    with measured("frozen"):
+        anytime.begin()
+    with measured("train"), watching.stoppable():
+        metrics = anytime.train(checkpoint)
+        if metrics and not watching.stopped:
+            anytime.stages.blend()
+    with measured("evaluate"):
+        evaluated = anytime.evaluate()
+        features |= anytime.features
+        return metrics, evaluated
+
+
 def _trainer(
-    inputs: Inputs, training: ContrastiveTrainingArguments, checkpoint: str | None, quiet: bool
+    inputs: Inputs, training: ContrastiveTrainingArguments, checkpoint: str | None
 ) -> ContrastiveMultiLabelTrainer:
     trainer = ContrastiveMultiLabelTrainer(
         inputs.model,
@@ -203,21 +254,27 @@ def _trainer(
         eval_data_collator=inputs.eval_collator,
     )
     trainer.add_callback(StatisticsInCheckpoints(trainer.statistics, checkpoint))
-    if quiet or training.disable_tqdm:
-        without_bars(trainer, quiet)
     return trainer
 
 
 def evaluate_study(
-    trainer: ContrastiveMultiLabelTrainer, inputs: Inputs, experiment: ExperimentArguments
+    trainer: ContrastiveMultiLabelTrainer,
+    inputs: Inputs,
+    experiment: ExperimentArguments,
+    kept: SplitFeatures | None = None,
 ) -> LinearEvaluationResult:
-    """The study's evaluation for the kind of loss, from features that are computed once; the same on every rank."""
+    """The study's evaluation for the kind of loss, from features that are computed once; the same on every rank.
+
+    `kept` gets the features.
+    """
     config = linear_config(experiment, trainer.args)
     wanted = ("validation", "test") if config.protocol == "direct" else ("train", "validation", "test")
     passes = experiment.augmented_passes if inputs.modality == "image" else 0
     features = split_features(
         trainer, {split: inputs.data[split] for split in wanted}, experiment.feature_cache_dir, passes
     )
+    if kept is not None:
+        kept |= features
     metrics: dict[str, float] = {}
     if config.protocol != "direct" and trainer.model.classifier is not None:
         own = evaluate_features(trainer, features, dataclasses.replace(config, protocol="direct", thresholds="half"))
@@ -276,21 +333,6 @@ def _known_data(experiment: ExperimentArguments, data: DatasetDict) -> dict[str,
     return {DATA_FINGERPRINT: data_fingerprint(data), DATA_SOURCE: source}
 
 
-def _same(before: Mapping[str, Any] | None, settings: Mapping[str, Any]) -> bool:
-    """Whether a training that was interrupted is the one that is wanted now."""
-    now = json.loads(strict_json(settings))
-    passing = {"overwrite", "resume_from_checkpoint", "local_rank", DATA_FINGERPRINT, DATA_SOURCE}
-    return before is not None and {**before, **dict.fromkeys(passing)} == {**now, **dict.fromkeys(passing)}
-
-
-def _check_same_data(before: Mapping[str, Any] | None, settings: Mapping[str, Any]) -> None:
-    if (before or {}).get(DATA_FINGERPRINT) != settings.get(DATA_FINGERPRINT):
-        raise ValueError(
-            "The data have changed since the training in output_dir was interrupted. Start again (--overwrite), or go "
-            "on with other data than those that it began with (--resume_from_checkpoint last)."
-        )
-
-
 def _save(
     result: ExperimentResult, encoder: Any, evaluated: LinearEvaluationResult, processor: Any, output: OutputFolder
 ) -> None:
@@ -303,7 +345,8 @@ def _save(
             processor.save_pretrained(stages[name])
         save_decisions(results, *_decided(evaluated))
         result.save(results)
-        output.remove("backbone")  # that of an earlier encoder
+        for earlier in ("backbone", PAGE_FILE):  # those of an earlier encoder
+            output.remove(earlier)
         output.publish(**stages)
         with output.writing(DECISIONS_FILE, METRICS_FILE):
             for name in (DECISIONS_FILE, METRICS_FILE):
@@ -316,6 +359,7 @@ def _prepare_for_others(
     evaluated: LinearEvaluationResult,
     experiment: ExperimentArguments,
     output: OutputFolder,
+    page: bool,
 ) -> None:
     """Write the classifier's card and the plain backbone, by all ranks together, since pictures show features.
 
@@ -333,7 +377,7 @@ def _prepare_for_others(
         return
     try:
         with output.staging("classifier", from_published=True) as stage:
-            write_model_card(stage, report)
+            write_model_card(stage, dataclasses.replace(report, page=f"../{PAGE_FILE}" if page else None))
             output.publish(classifier=stage)
         if experiment.export:
             with output.staging("backbone") as stage:
@@ -363,9 +407,10 @@ def _report(
 
 
 @contextmanager
-def _measured(seconds: dict[str, float], step: str) -> Iterator[None]:
+def _measured(seconds: dict[str, float], display: Display, step: str) -> Iterator[None]:
     start = time.perf_counter()
-    yield
+    with display.stage(STAGES[step]):
+        yield
     seconds[step] = time.perf_counter() - start
 
 
@@ -376,24 +421,3 @@ def _prr(trainer: ContrastiveMultiLabelTrainer) -> dict[str, float]:
     """
     logged = [entry for entry in trainer.state.log_history if "prr" in entry] or [trainer.statistics.flush()]
     return {"prr": float(logged[-1]["prr"])} if "prr" in logged[-1] else {}
-
-
-class PlainLines(TrainerCallback):  # type: ignore[misc]
-    """A line for each log, to be read in a file: ``step 10  epoch 0.5  loss 1.234``."""
-
-    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **kwargs: Any) -> None:
-        """Print the log; one process of many does."""
-        if state.is_world_process_zero and logs:
-            shown = {"step": state.global_step, "epoch": logs.get("epoch"), **logs, "total_flos": None}
-            told = {name: f"{value:.4g}" if isinstance(value, float) else value for name, value in shown.items()}
-            print("  ".join(f"{name} {value}" for name, value in told.items() if value is not None), flush=True)
-
-
-def without_bars(trainer: Any, quiet: bool) -> None:
-    """Print plain lines in place of bars and dictionaries; nothing at all if it shall be quiet."""
-    trainer.args.disable_tqdm = True
-    disable_progress_bar()  # of models that are written
-    for printing in (PrinterCallback, ProgressCallback):
-        trainer.remove_callback(printing)
-    if not quiet:
-        trainer.add_callback(PlainLines())

@@ -91,6 +91,8 @@ def known_arguments() -> dict[str, Any]:
 def accepts(hint: Any, value: Any) -> bool:
     """Whether a value from YAML fits an argument's type; types that YAML cannot write (enumerations) take anything.
 
+    It is our own because huggingface_hub's `type_validator` refuses a 1 where a float is expected.
+
     Examples:
         >>> accepts(list[float], [0.1, 1]), accepts(list[float], ["0.1"]), accepts(int | None, 10.5)
         (True, False, False)

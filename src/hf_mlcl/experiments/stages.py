@@ -5,7 +5,8 @@
 1. **Fine-tuning** starts there: the classifier from those heads, the prototypes from the labels' names or means. Now
    and then heads are fitted to the features of the moment and scored on validation; training stops once nothing gets
    better.
-2. **The best** of all these on validation, stage 0 among them, is what remains.
+2. **The best** of all these on validation, stage 0 among them, is what remains; so may be a point on the way from stage
+   0 to it, since weights between the two often do better on new rows than either (WiSE-FT, Wortsman et al. 2022).
 
 Scores are compared by `ranking_score`, which needs no thresholds.
 """
@@ -32,12 +33,18 @@ from hf_mlcl.files import whole_file
 from hf_mlcl.metrics import average_precision
 from hf_mlcl.models.adapter_files import load_trained_state, trained_state
 from hf_mlcl.training import ContrastiveMultiLabelTrainer
+from hf_mlcl.training.batches import evenly
 from hf_mlcl.training.divergence import TrainingDivergedError
 from hf_mlcl.training.evaluation import Array, SplitFeatures, evaluate_features, split_features
-from hf_mlcl.training.rows import evenly
 
-LOOKS = 3
-"""Looks at validation while training; the last is the end of the training."""
+LOOKS = (2, 5)
+"""Fewest and most looks at validation while training; the last is at its end."""
+LOOK_TIME = 0.25
+"""Share of a training's time that looks may take, if there are more than the fewest."""
+PASSES = 3
+"""Time of a training step in forward passes."""
+BLENDS = (0.75, 0.5)
+"""How far from the frozen weights to the trained ones the points are that are looked at in the end."""
 LOOK_ROWS = 3000
 """Training rows that a look fits its heads to; the last one takes all."""
 PATIENCE = 2
@@ -70,6 +77,7 @@ class Stage:
     step: int  # of training that its backbone has seen; 0 is the frozen one
     score: float  # `ranking_score` on validation
     rows: int  # of training that its heads were fitted to
+    share: float = 1.0  # of the way from the frozen weights to those of the step
     result: LinearEvaluationResult = field(default=None, repr=False)  # type: ignore[assignment]
 
 
@@ -88,6 +96,7 @@ class Stages:
         cache_dir: Keeps the features of the frozen encoder for the next training.
         history: Step and score of every look.
         best: The best stage so far.
+        features: Of the best stage, of all training rows and of validation, once they were computed.
     """
 
     trainer: ContrastiveMultiLabelTrainer
@@ -101,7 +110,9 @@ class Stages:
     cache_dir: str | None = None
     history: list[tuple[int, float]] = field(default_factory=list)
     best: Stage | None = None
+    features: SplitFeatures = field(default_factory=dict, repr=False)
     _weights: dict[str, Tensor] = field(default_factory=dict, repr=False)
+    _frozen: dict[str, Tensor] = field(default_factory=dict, repr=False)
 
     def begin(self, prototypes: Literal["random", "names", "means"] = "random") -> Stage:
         """Stage 0; the model's classifier and prototypes then start where it ended.
@@ -123,23 +134,52 @@ class Stages:
                 (rows, *_), labels = features["train"]
                 chosen = names.get(heads.prior, next(iter(names.values()), _means(rows, labels)))
                 model.prototypes.weight.copy_(model.projection(chosen.to(model.device, model.dtype)))
+        self._frozen = self._model_state()
         if self.best is stage:
-            self._weights = self._model_state()
+            self._weights = self._frozen
         return stage
 
     def look(self, rows: int | None = None) -> Stage:
         """Fit heads to the features of all rows or of some, score them, and remember them if they are the best."""
         return self._look(self.train if rows is None else evenly(self.train, rows), self.priors())[0]
 
+    def blend(self) -> None:
+        """Go back from the trained backbone towards the frozen one, as long as that makes it better.
+
+        From the best trained one; from that of the moment, where none was better than the frozen one.
+        """
+        if self.best is None or self.best.share < 1 or len(self.history) < 2:
+            return
+        trained, (step, before) = self._model_state(), self.history[-1]
+        if self.best.step > 0:
+            trained, step, before = self._weights, self.best.step, self.best.score
+        for share in BLENDS:
+            between = {
+                name: torch.lerp(self._frozen[name], weight, share)
+                if name.startswith("backbone.") and weight.is_floating_point()
+                else weight
+                for name, weight in trained.items()
+            }
+            self.trainer.model.load_state_dict(between)
+            stage, _ = self._look(self.train, self.priors(), step=step, share=share)
+            if stage.score < before:
+                return
+            before = stage.score
+
     def _look(
-        self, train: Any, priors: Mapping[str, Tensor], cache_dir: str | None = None
+        self,
+        train: Any,
+        priors: Mapping[str, Tensor],
+        cache_dir: str | None = None,
+        step: int | None = None,
+        share: float = 1.0,
     ) -> tuple[Stage, SplitFeatures]:
         trainer = self.trainer
-        step = int(trainer.state.global_step)
+        step = int(trainer.state.global_step) if step is None else step
         features = split_features(trainer, {"train": train, "validation": self.validation}, cache_dir)
         if not all(np.isfinite(x).all() for x in (features["train"][0][0], features["validation"][0])):
             raise TrainingDivergedError(f"The features are not finite at step {step}.")  # the same on every rank
-        stage = self._fit(step, features, priors)
+        stage = self._fit(step, features, priors, share)
         known = self.best is not None and self.best.result is None and self.best.step == step == 0  # met again
         if step not in dict(self.history):  # a training that goes on has seen some of them
             self.history.append((step, stage.score))
@@ -147,14 +187,15 @@ class Stages:
         better = torch.tensor([self.best is None or known or stage.score > self.best.score], device=trainer.args.device)
         if bool(trainer.accelerator.gather(better.long())[0]):
             weights = self._model_state()
-            self.best, self._weights = stage, weights  # together: an interruption must not come in between
+            whole = features if stage.rows == len(self.train) else {}
+            self.best, self._weights, self.features = stage, weights, whole  # no interruption may come in between
             self.on_better(stage)
         return stage, features
 
-    def _fit(self, step: int, features: SplitFeatures, priors: Mapping[str, Tensor]) -> Stage:
+    def _fit(self, step: int, features: SplitFeatures, priors: Mapping[str, Tensor], share: float) -> Stage:
         result = evaluate_features(self.trainer, features, self.config, priors)
         score = ranking_score(result.validation_labels, result.validation_probabilities)
-        return Stage(step, score, len(features["train"][1]), result)
+        return Stage(step, score, len(features["train"][1]), share, result)
 
     def _model_state(self) -> dict[str, Tensor]:
         state = trained_state(self.trainer.model)  # of a model with an adapter, all but the backbone
@@ -162,7 +203,14 @@ class Stages:
 
     def callback(self, steps: int) -> TrainerCallback:
         """For a training of so many steps: looks now and then, and stops it when nothing gets better."""
-        return _Looks(self, sorted({max(steps * number // LOOKS, 1) for number in range(1, LOOKS + 1)}))
+        looks = self.looks(steps)
+        return _Looks(self, sorted({max(steps * number // looks, 1) for number in range(1, looks + 1)}))
+
+    def looks(self, steps: int) -> int:
+        """How many looks a training of so many steps affords."""
+        rows, args = min(len(self.train), LOOK_ROWS) + len(self.validation), self.trainer.args
+        batch = args.train_batch_size * args.gradient_accumulation_steps * args.world_size
+        return int(np.clip(LOOK_TIME * steps * PASSES * batch / rows, *LOOKS))
 
     def restore_best(self) -> Stage:
         """Give the model the weights of the best stage; its heads are fitted to all rows where that is better."""
@@ -172,14 +220,15 @@ class Stages:
         load_trained_state(self.trainer.model, self._weights)
         if best.result is None or best.rows < len(self.train):
             features = split_features(self.trainer, {"train": self.train, "validation": self.validation})
-            refitted = self._fit(best.step, features, self.priors())
+            refitted = self._fit(best.step, features, self.priors(), best.share)
+            self.features = features
             self.best = refitted if best.result is None or refitted.score > best.score else best
         return self.best  # type: ignore[return-value]  # which is not None
 
     def save(self, path: Path) -> None:
         """Write the best stage and its weights, so that a training that goes on knows them."""
         if self.best is not None:
-            known = {"step": self.best.step, "score": self.best.score, "rows": self.best.rows}
+            known = {name: getattr(self.best, name) for name in ("step", "score", "rows", "share")}
             with whole_file(path) as draft:
                 torch.save({"stage": known, "history": self.history, "weights": self._weights}, draft)
 
@@ -215,8 +264,11 @@ class _Looks(TrainerCallback):  # type: ignore[misc]
             control.should_training_stop = True
 
 
-def step_seconds(trainer: ContrastiveMultiLabelTrainer) -> float:
-    """How long a training step takes on this machine: forward and backward passes whose gradients are thrown away."""
+def step_seconds(trainer: ContrastiveMultiLabelTrainer, longest: int | None = None) -> float:
+    """How long a training step takes on this machine: forward and backward passes whose gradients are thrown away.
+
+    Texts are cut at `longest` tokens by the trainer's collator.
+    """
     model = trainer.model.to(trainer.args.device)
     was_training = model.training
     model.train()
@@ -238,7 +290,8 @@ def step_seconds(trainer: ContrastiveMultiLabelTrainer) -> float:
     trainer.statistics.reset()
     usual = float(np.mean(sizes))
     if trainer.args.train_sampling_strategy == "group_by_length":  # the longest come first, and none is filled up
-        usual = trainer.args.per_device_train_batch_size * float(np.mean(row_lengths(trainer.train_dataset)))
+        lengths = np.minimum(row_lengths(trainer.train_dataset), longest or np.inf)
+        usual = trainer.args.per_device_train_batch_size * float(lengths.mean())
     return usual * min(spent / size for spent, size in list(zip(times, sizes, strict=True))[-2:])  # the first warms up
 
 

@@ -48,7 +48,8 @@ def side_by_side(
 ) -> dict[str, dict[str, list[float]]]:
     """For each classifier and metric: the score on test, and the ends of its 95 % interval over resampled rows.
 
-    The gain of the second classifier over the first is paired: both are scored on the same resampled rows.
+    The gain of the last classifier over the first is paired: both are scored on the same resampled rows. A classifier
+    alone has none.
 
     Args:
         labels: Multi-hot truth (rows, labels).
@@ -64,7 +65,7 @@ def side_by_side(
         ([1.0, 1.0, 1.0], 1.0)
     """
     decisions = {name: rules[name].decide(p) for name, p in probabilities.items()}
-    first, *_, last = probabilities
+    first, last = next(iter(probabilities)), list(probabilities)[-1]
     groups = {"macro_f1": np.arange(labels.shape[1])}
     groups |= {f"{name}_f1": ids for name, ids in frequency_groups(np.asarray(train_rows)).items()}
 
@@ -80,7 +81,8 @@ def side_by_side(
                 seen = ids[carried[ids]]
                 if len(seen):
                     found[f"{name} {group}"] = float(counts.f1()[seen].mean())
-        for metric in [key.removeprefix(f"{last} ") for key in found if key.startswith(f"{last} ")]:
+        metrics = [key.removeprefix(f"{last} ") for key in found if key.startswith(f"{last} ") and first != last]
+        for metric in metrics:
             found[f"gain {metric}"] = found[f"{last} {metric}"] - found[f"{first} {metric}"]
         return found
 
@@ -98,10 +100,11 @@ def _choices(stages: Stages) -> dict[str, str]:
     best: Any = stages.best
     heads, tuned = best.result.best, best.result.tuned
     why = "fine-tuning was not better on validation" if len(stages.history) > 1 else "nothing was fine-tuned"
+    way = "" if best.share == 1 else f"{best.share:.0%} of the way from the frozen encoder to "
     scores = "" if tuned is None else ", ".join(f"{name} {value:.3f}" for name, value in tuned.scores.items())
     losses = ", ".join(f"{name} {min(each):.4f}" for name, each in heads.loss.items())
     return {
-        "kept": f"step {best.step}" if best.step else f"the frozen encoder: {why}",
+        "kept": f"{way}step {best.step}" if best.step else f"the frozen encoder: {why}",
         "looks": ", ".join(f"step {step}: {score:.3f}" for step, score in stages.history),
         "pooling": stages.trainer.model.config.pooling,
         "prior": f"{heads.prior} (log loss of unseen rows, each at its best strength: {losses})",

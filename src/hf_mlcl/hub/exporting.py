@@ -1,49 +1,48 @@
 """Encoders and classifiers for people without this package, as models of transformers, timm and sentence-transformers.
 
-An encoder is exported as the plain backbone that it is. A classification model of transformers or timm has one linear
-layer, so only a classifier with one head can become one. In timm that layer sits directly on the features. In
-transformers most text models put a dense layer and tanh (BERT, RoBERTa, XLM-R, MPNet, ...) or GELU (ELECTRA, DeBERTa)
-between the first token and the linear layer. Neither stands in the way: near zero both are straight lines, so the dense
-layer scales features down by 2^-40 and the linear layer scales them up again. Powers of two cost no precision, and what
-tanh and GELU bend at 2^-40 lies far below the last bit of a float32. Other heads do bend: DistilBERT's ReLU drops what
-is negative, ModernBERT's normalises. And all of them look at the first token, never at the mean. Whether a head can do
-it is not looked up but tried: the export is compared with the original and refused if they differ.
+An encoder is exported as the plain backbone that it is. A classifier becomes a model that transformers or timm have by
+themselves, where one computes the same (`hf_mlcl.hub.native`); otherwise transformers' mechanism for models with code
+of their own takes it: `modeling_mlcl.py` goes along, one file that needs nothing but torch and transformers.
 """
 
 from __future__ import annotations
 
 import copy
+import inspect
 import json
-import math
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import shutil
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor, nn
 from transformers import (
-    AutoModelForSequenceClassification,
     PreTrainedTokenizerBase,
     TimmWrapperConfig,
+    TimmWrapperForImageClassification,
     TimmWrapperImageProcessor,
 )
 
 from hf_mlcl.files import staged
-from hf_mlcl.metrics import DecisionRule
+from hf_mlcl.hub import modeling_mlcl
+from hf_mlcl.hub.examples import example_inputs, ready_for_export
+from hf_mlcl.hub.native import (
+    TOLERANCE,
+    NoCounterpartError,
+    decision_settings,
+    logit_difference,
+    native_classifier,
+    one_linear_layer,
+)
+from hf_mlcl.inference.encoding import token_limit
 from hf_mlcl.models import FeatureBackbone, MLCLForImageClassification, MLCLForSequenceClassification, MLCLModel
 from hf_mlcl.models.adapters import merged
-from hf_mlcl.models.backbones import feature_size
+from hf_mlcl.models.exported import PROTOTYPES_FILE, save_prototypes
+from hf_mlcl.models.families import feature_size, is_causal
+from hf_mlcl.models.loading import load
 
-OURS = (MLCLModel, MLCLForSequenceClassification, MLCLForImageClassification)
-PROTOTYPES_FILE = "prototypes.safetensors"
+CODE = Path(modeling_mlcl.__file__)
 ABOUT_OTHER_WEIGHTS = ("tag", "license", "origin_url", "paper_ids", "paper_name", "notes")
 """What timm's description of an architecture says about the weights that it would download."""
-
-SCALE = 2.0**40
-SLOPES = (1.0, 0.5)  # of tanh and of GELU at zero
-TOLERANCE = 1e-5  # the largest difference of a probability that still counts as rounding
 
 
 def export_encoder(
@@ -58,10 +57,11 @@ def export_encoder(
 
     - A text encoder becomes a folder that ``AutoModel`` and ``SentenceTransformer`` load. The latter needs the
       tokenizer; its pooling is that of the model, so its vectors are our features.
-    - An image encoder becomes a folder that ``timm.create_model("local-dir:FOLDER", num_classes=0)`` (or
-      ``"hf-hub:..."``) and ``AutoModel`` load.
+    - An image encoder of timm becomes a folder that ``timm.create_model("local-dir:FOLDER", num_classes=0)`` (or
+      ``"hf-hub:..."``) and ``AutoModel`` load; one of transformers a folder that ``AutoModel`` loads.
     - ``prototypes.safetensors`` has the prototypes and the projection into their space, and the labels' names as JSON
-      in its metadata; the model card shows how to score labels by them.
+      in its metadata; the model card shows how to score labels by them, and ``MLCLModel.from_pretrained`` finds there
+      what it needs to make the whole encoder again.
 
     Args:
         model: The trained encoder.
@@ -89,11 +89,14 @@ def export_encoder(
             _save_timm(model.backbone.timm_model, model.backbone.config, stage, processor)
         else:
             model.backbone.save_pretrained(stage)
-            if processor is not None:
-                length = _save_tokenizer(processor, model, stage, max_length)
-                _save_sentence_transformer(model, stage, length)
+            if processor is not None and model.config.modalities is not None:  # a tokenizer and an image processor
+                processor.save_pretrained(stage)
+            elif processor is not None:
+                save_processor(processor, model, stage, max_length)
+                if model.main_input_name == "input_ids":
+                    save_sentence_transformer(model, stage)
         if prototypes:
-            _save_prototypes(model, stage / PROTOTYPES_FILE)
+            save_prototypes(model, stage / PROTOTYPES_FILE)
     return Path(folder)
 
 
@@ -103,23 +106,26 @@ def export_classifier(
     processor: Any = None,
     *,
     max_length: int | None = None,
+    custom_code: bool = True,
 ) -> Path:
-    """Write a classifier as a plain model of transformers or timm, if one computes exactly the same; else refuse it.
+    """Write a classifier for ``pipeline("text-classification")`` or ``pipeline("image-classification")`` without us.
 
-    A text classifier becomes a folder for ``AutoModelForSequenceClassification`` and
-    ``pipeline("text-classification", top_k=None)``; an image classifier one for ``AutoModelForImageClassification`` and
-    ``timm.create_model("local-dir:FOLDER", pretrained=True)``, whose logits want a sigmoid. Both are for prediction in
-    float32 or bfloat16: the scaling of text heads leaves the range of float16.
+    Where a model of transformers or timm has the same logits, that is what is written:
+    ``AutoModelForSequenceClassification``, ``AutoModelForImageClassification`` or
+    ``timm.create_model("local-dir:FOLDER", pretrained=True)`` load it. Text heads of that kind are for float32 or
+    bfloat16: their scaling leaves the range of float16. Everything else loads with ``trust_remote_code=True``, through
+    ``modeling_mlcl.py``, which is written beside it. Thresholds and the rule of one label per row are in the
+    configuration either way; what was written is compared with the original.
 
     Args:
-        classifier: With one head: from a linear evaluation with ``heads=1`` or ``protocol="best"``, or an `MLCLModel`
-            trained with a loss on logits.
+        classifier: From a linear evaluation, or an `MLCLModel` trained with a loss on logits.
         folder: As for `export_encoder`, also `processor` and `max_length`.
         processor: Its tokenizer or image processor.
         max_length: Tokens at which texts are cut.
+        custom_code: Whether code may go along; without, what needs it is an error that says why.
 
     Examples:
-        >>> import tempfile
+        >>> import tempfile, torch
         >>> from transformers import AutoModelForImageClassification
         >>> encoder = MLCLModel.from_backbone("resnet10t", ["cat", "dog"], pretrained=False)
         >>> ours = MLCLForImageClassification.from_encoder(encoder, torch.randn(1, 2, 512), torch.zeros(1, 2)).eval()
@@ -130,66 +136,70 @@ def export_classifier(
     """
     classifier = merged(classifier)
     with ready_for_export(classifier):
-        weight, bias = _one_linear_layer(classifier)
         config = classifier.config
+        if isinstance(classifier, MLCLModel):
+            one_linear_layer(classifier)  # refuses an encoder without one
         if config.backbone_config.model_type == "mlcl_features":
-            raise _NoCounterpartError("A classifier of precomputed features has no counterpart in another library.")
-        is_timm = isinstance(config.backbone_config, TimmWrapperConfig)
-        plain = (_timm_classifier if is_timm else _text_classifier)(classifier, weight, bias)
+            raise NoCounterpartError(
+                "A classifier of precomputed features has no counterpart in another library. export_onnx writes it for "
+                "people without hf_mlcl."
+            )
+        try:
+            plain = native_classifier(classifier)
+        except NoCounterpartError as error:
+            if not custom_code:
+                raise NoCounterpartError(
+                    f"{error} With custom_code=True it is written with the code it needs."
+                ) from error
+            plain = None
         with staged(folder) as stage:
-            if is_timm:
-                _save_timm(plain, config.backbone_config, stage, processor, labels=config.label_names)
+            if plain is None:
+                _save_with_code(classifier, stage)
+            elif isinstance(config.backbone_config, TimmWrapperConfig):
+                kind = TimmWrapperForImageClassification.__name__  # timm does not ask, but others do
+                settings = {"architectures": [kind], "label_names": config.label_names, **decision_settings(config)}
+                _save_timm(plain, config.backbone_config, stage, processor, settings)
             else:
                 plain.save_pretrained(stage)
-                if processor is not None:
-                    _save_tokenizer(processor, classifier, stage, max_length)
+            if processor is not None and not (stage / "preprocessor_config.json").exists():
+                save_processor(processor, classifier, stage, max_length)
+        if plain is not None:
+            (Path(folder) / CODE.name).unlink(missing_ok=True)  # of an earlier export
     return Path(folder)
 
 
-@contextmanager
-def ready_for_export(model: Any) -> Iterator[None]:
-    """One of our models in evaluation mode and on the CPU, without gradients, for as long as an export takes."""
-    if not isinstance(model, OURS):
-        names = ", ".join(kind.__name__ for kind in OURS)
-        raise ValueError(f"The model to export must be one of {names}; got {type(model).__name__}.")
-    if model.dtype != torch.float32:
-        raise ValueError(f"model must be in float32 to be exported, but is in {model.dtype}: call model.float() first.")
-    was_training, device = model.training, model.device
-    model.eval().cpu()
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        model.to(device).train(was_training)
-
-
-def example_inputs(model: Any, rows: int, length: int, image_size: int | None = None) -> dict[str, Tensor]:
-    """Inputs to compare models on: texts of up to `length` tokens, images or vectors.
-
-    Sizes that are free differ between an even and an odd number of rows.
-    """
-    random, config = torch.Generator().manual_seed(length), model.backbone.config
-    if model.main_input_name == "feature_values":
-        return {"feature_values": torch.randn(rows, config.feature_dim, generator=random)}
-    if model.main_input_name == "pixel_values":
-        side = (image_size, image_size) if image_size is not None else _fixed_size(model.backbone.timm_model)
-        height, width = side or ((96, 128) if rows % 2 else (64, 64))
-        return {"pixel_values": torch.randn(rows, 3, height, width, generator=random)}
-    ids = torch.randint(min(5, config.vocab_size - 1), config.vocab_size, (rows, length), generator=random)
-    mask = (torch.arange(length) < torch.tensor([[length - 2 * row] for row in range(rows)])).long()
-    return {"input_ids": ids, "attention_mask": mask}
-
-
-def _fixed_size(timm_model: Any) -> tuple[int, int] | None:
-    """Height and width of the images that a timm model was made for, where it takes no others."""
-    if not timm_model.pretrained_cfg.get("fixed_input_size"):
-        return None
-    embedding = getattr(timm_model, "patch_embed", None)  # of vision transformers; it knows of an img_size= given
-    return getattr(embedding, "img_size", None) or tuple(timm_model.pretrained_cfg["input_size"][1:])
+def _save_with_code(classifier: Any, folder: Path) -> None:
+    """Write a classifier as it is, with the file that loads it, and compare what that file makes of it."""
+    if isinstance(classifier, MLCLModel):
+        weight, bias = one_linear_layer(classifier)
+        images = classifier.main_input_name == "pixel_values"
+        kind = MLCLForImageClassification if images else MLCLForSequenceClassification
+        classifier = kind.from_encoder(classifier, weight[None], bias[None])
+    if classifier.backbone.is_remote_code():
+        name = type(classifier.backbone).__name__
+        raise NoCounterpartError(f"Its backbone, {name}, comes with code of its own: export_onnx writes it without.")
+    classifier.save_pretrained(folder)
+    name = type(classifier).__name__
+    auto = {"AutoConfig": "MLCLConfig", name.replace("MLCL", "AutoModel"): name}
+    path = folder / "config.json"
+    settings = json.loads(path.read_text(encoding="utf-8"))
+    settings["auto_map"] = {key: f"{CODE.stem}.{value}" for key, value in auto.items()}
+    settings["feature_size"] = feature_size(classifier.backbone)
+    takes = inspect.signature(classifier.backbone.forward).parameters
+    settings["count_positions"] = is_causal(classifier.config.backbone_config) and "position_ids" in takes
+    path.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+    shutil.copyfile(CODE, folder / CODE.name)
+    theirs, inputs = load(getattr(modeling_mlcl, name), folder).eval(), example_inputs(classifier, rows=3, length=9)
+    difference = logit_difference(classifier(**inputs).logits, theirs(**inputs).logits)
+    if difference > TOLERANCE:
+        raise NoCounterpartError(
+            f"{CODE.name} does not compute this classifier (pooling={classifier.config.pooling!r}): logits differ by "
+            f"up to {difference:.2g}. export_onnx writes it for people without hf_mlcl."
+        )
 
 
 def _save_timm(
-    model: Any, config: TimmWrapperConfig, folder: Path, processor: Any, labels: list[str] | None = None
+    model: Any, config: TimmWrapperConfig, folder: Path, processor: Any, settings: dict[str, Any] | None = None
 ) -> None:
     """Write a timm model in timm's own layout, which transformers reads as well."""
     from timm.models import save_for_hf
@@ -197,7 +207,7 @@ def _save_timm(
     model = copy.copy(model)  # whose description is changed, while its weights are shared
     described = {key: value for key, value in dict(model.pretrained_cfg).items() if key not in ABOUT_OTHER_WEIGHTS}
     model.pretrained_cfg = {**described, **_preprocessing(processor), "architecture": config.architecture}
-    settings = {"label_names": labels, "problem_type": "multi_label_classification"} if labels else {}
+    settings = dict(settings or {})
     if processor is not None and not isinstance(processor, TimmWrapperImageProcessor):  # it is in config.json already
         processor.save_pretrained(folder)
         # transformers would otherwise take timm's transform for a local folder, and what was saved for the Hub's.
@@ -230,28 +240,32 @@ def _preprocessing(processor: Any) -> dict[str, Any]:
     }
 
 
-def _save_tokenizer(tokenizer: Any, model: Any, folder: Path, max_length: int | None) -> int:
-    """Write the tokenizer with the length at which it cuts, and return that length."""
-    if not isinstance(tokenizer, PreTrainedTokenizerBase):
-        raise ValueError(f"processor must be the tokenizer of a text encoder, got {type(tokenizer).__name__}.")
+def save_processor(processor: Any, model: Any, folder: Path, max_length: int | None = None) -> None:
+    """Write an image processor, or a tokenizer with the length at which it cuts."""
+    if model.main_input_name == "pixel_values":
+        processor.save_pretrained(folder)
+        return
+    if not isinstance(processor, PreTrainedTokenizerBase):
+        raise ValueError(f"processor must be the tokenizer of a text encoder, got {type(processor).__name__}.")
     if max_length is not None and max_length < 1:
         raise ValueError(f"max_length must be at least 1, got {max_length}.")
-    # Not every encoder has a limit; RoBERTa and its kin begin to count after padding.
-    positions = getattr(model.backbone.config, "max_position_embeddings", None) or 10**9
-    padding = getattr(getattr(model.backbone, "embeddings", None), "padding_idx", None)
-    before = tokenizer.model_max_length
-    length = int(min(max_length or before, positions if padding is None else positions - padding - 1))
+    before = processor.model_max_length
     try:
-        tokenizer.model_max_length = length
-        tokenizer.save_pretrained(folder)
+        processor.model_max_length = token_limit(model.backbone, max_length or before)
+        processor.save_pretrained(folder)
     finally:
-        tokenizer.model_max_length = before
-    return length
+        processor.model_max_length = before
+    path = folder / "tokenizer_config.json"
+    settings = json.loads(path.read_text(encoding="utf-8"))
+    if settings.get("tokenizer_class") == "TokenizersBackend":  # transformers 5 knows both names, 4 this one only
+        settings["tokenizer_class"] = "PreTrainedTokenizerFast"
+        path.write_text(json.dumps(settings, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def _save_sentence_transformer(model: MLCLModel, folder: Path, max_length: int) -> None:
-    """The few files that make a SentenceTransformer of a backbone, in the layout that all its versions read."""
-    mean = model.config.pooling == "mean"
+def save_sentence_transformer(model: MLCLModel, folder: Path) -> None:
+    """The few files that make a SentenceTransformer of a backbone and a tokenizer, as all its versions read them."""
+    cut = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))["model_max_length"]
+    modes = {"first": "cls_token", "mean": "mean_tokens", "last": "lasttoken"}
     files: dict[str, Any] = {
         "modules.json": [
             {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
@@ -259,118 +273,11 @@ def _save_sentence_transformer(model: MLCLModel, folder: Path, max_length: int) 
         ],
         "1_Pooling/config.json": {
             "word_embedding_dimension": feature_size(model.backbone),
-            "pooling_mode_cls_token": not mean,
-            "pooling_mode_mean_tokens": mean,
+            **{f"pooling_mode_{mode}": pooling == model.config.pooling for pooling, mode in modes.items()},
         },
-        "sentence_bert_config.json": {"max_seq_length": max_length, "do_lower_case": False},
+        "sentence_bert_config.json": {"max_seq_length": cut, "do_lower_case": False},
         "config_sentence_transformers.json": {"similarity_fn_name": "cosine"},
     }
     (folder / "1_Pooling").mkdir()
     for name, content in files.items():
         (folder / name).write_text(json.dumps(content, indent=2) + "\n")
-
-
-def _save_prototypes(model: MLCLModel, path: Path) -> None:
-    from safetensors.torch import save_file
-
-    tensors = {"prototypes": model.prototypes.weight}
-    for name, layer in model.projection.named_children():
-        for kind, parameter in layer.named_parameters():
-            tensors[f"projection_{name}{'_bias' if kind == 'bias' else ''}"] = parameter
-    stored = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    save_file(stored, path, {"format": "pt", "labels": json.dumps(model.config.label_names)})
-
-
-class _NoCounterpartError(ValueError):
-    def __init__(self, reason: str) -> None:
-        super().__init__(f"{reason} export_onnx(model, path) writes any classifier for people without hf_mlcl.")
-
-
-def _one_linear_layer(classifier: Any) -> tuple[Tensor, Tensor]:
-    """Weight (labels, features) and bias (labels,) of a classifier that is one linear layer."""
-    if isinstance(classifier, MLCLModel):
-        if classifier.classifier is None:
-            raise ValueError("This MLCLModel has no classifier: export trainer.linear_evaluate(...).classifier.")
-        return classifier.classifier.weight, classifier.classifier.bias
-    heads = classifier.heads
-    if len(heads.weight) != 1:
-        raise _NoCounterpartError(
-            f"This classifier averages the probabilities of {len(heads.weight)} linear heads, and no model of "
-            "transformers or timm does. Evaluate with LinearEvaluationConfig(heads=1) or protocol='best' for a "
-            "classifier with one head."
-        )
-    temperature = classifier.config.logit_temperature
-    return heads.weight[0] / temperature, heads.bias[0] / temperature
-
-
-def _timm_classifier(classifier: Any, weight: Tensor, bias: Tensor) -> Any:
-    import timm
-
-    config = classifier.config.backbone_config
-    name, arguments = config.architecture, config.model_args or {}
-    model: Any = timm.create_model(name, num_classes=len(weight), **arguments).eval()
-    layer = model.get_classifier()
-    if not isinstance(layer, nn.Linear) or layer.weight.shape != weight.shape:
-        raise _NoCounterpartError(f"The classifier of {name} is {layer}, not one linear layer on its features.")
-    missing, unexpected = model.load_state_dict(classifier.backbone.timm_model.state_dict(), strict=False)
-    own = {key for key, parameter in model.named_parameters() if parameter is layer.weight or parameter is layer.bias}
-    if unexpected or set(missing) - own:
-        raise _NoCounterpartError(f"{name} has another structure with a classifier than without.")
-    layer.bias.copy_(bias)
-    _fit(classifier, name, layer, [weight], lambda inputs: model(inputs["pixel_values"]))
-    return model
-
-
-def _text_classifier(classifier: Any, weight: Tensor, bias: Tensor) -> Any:
-    config, ours = copy.deepcopy(classifier.config.backbone_config), classifier.config
-    if ours.pooling != "first":
-        raise _NoCounterpartError(
-            f"This classifier looks at the mean of a text's tokens, but the classification model of "
-            f"{config.model_type!r} at the first token only. Train with pooling='first' for an exact export."
-        )
-    config.id2label, config.label2id = dict(ours.id2label), dict(ours.label2id)
-    config.problem_type = "multi_label_classification"
-    if ours.thresholds is not None:  # for whoever wants to decide as the original does
-        config.thresholds = list(ours.thresholds)
-    if DecisionRule.of(ours).single_label:
-        config.single_label = True
-    try:
-        model = AutoModelForSequenceClassification.from_config(config, trust_remote_code=False).eval()
-    except ValueError as error:
-        raise _NoCounterpartError(f"transformers has no classification model for {config.model_type!r}.") from error
-    name = type(model).__name__
-    _, unexpected = model.base_model.load_state_dict(classifier.backbone.state_dict(), strict=False)
-    head, size = _head(model, classifier.backbone), weight.shape[1]
-    if unexpected or [layer.weight.shape for layer in head] not in ([weight.shape], [(size, size), weight.shape]):
-        raise _NoCounterpartError(f"The classification head of {name} is not one that we know.")
-    candidates = [weight]
-    if len(head) == 2:
-        head[0].weight.copy_(torch.eye(size) / SCALE)
-        head[0].bias.zero_()
-        candidates = [weight * (SCALE / slope) for slope in SLOPES]
-    head[-1].bias.copy_(bias)
-    _fit(classifier, name, head[-1], candidates, lambda inputs: model(**inputs).logits)
-    return model
-
-
-def _head(model: Any, backbone: nn.Module) -> list[nn.Linear]:
-    """The layers that a classification model puts on its backbone; none where they are not all linear."""
-    known = {f"{model.base_model_prefix}.{name}" for name, _ in backbone.named_modules()}
-    new = [module for name, module in model.named_modules() if name not in known and not list(module.children())]
-    layers = [module for module in new if list(module.parameters())]
-    return layers if all(isinstance(layer, nn.Linear) for layer in layers) else []
-
-
-def _fit(classifier: Any, name: str, layer: nn.Linear, candidates: list[Tensor], predict: Callable[..., Any]) -> None:
-    """Give a model's last layer the weights with which it agrees with the original, or refuse it."""
-    inputs = example_inputs(classifier, rows=3, length=9)
-    expected, difference = classifier(**inputs).logits.sigmoid(), math.inf
-    for weight in candidates:
-        layer.weight.copy_(weight)
-        difference = float((expected - predict(inputs).sigmoid()).abs().max())
-        if difference <= TOLERANCE:
-            return
-    raise _NoCounterpartError(
-        f"{name} cannot hold this classifier exactly: its head does more than a linear layer on the first token, and "
-        f"probabilities differ by up to {difference:.2g}."
-    )

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from huggingface_hub import EvalResultEntry, ModelCard, ModelCardData, eval_result_entries_to_yaml
+from huggingface_hub import EvalResult, EvalResultEntry, ModelCard, ModelCardData, eval_result_entries_to_yaml
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id, yaml_dump  # type: ignore[attr-defined]
 
+from hf_mlcl.colours import DPI
 from hf_mlcl.files import staged
 from hf_mlcl.metrics import DecisionRule, LabelCounts, average_precision, decide, frequency_groups, multilabel_metrics
 
@@ -28,7 +29,10 @@ logger = logging.getLogger(__name__)
 
 TEMPLATE = Path(__file__).with_name("model_card_template.md")
 METRICS = {"micro_f1": "micro-F1", "macro_f1": "macro-F1", "mAP": "mAP", "hamming_loss": "Hamming loss"}
-HUB_METRICS = ["f1", "mean_average_precision", "hamming_loss"]
+METRIC_TYPES = {"micro_f1": "f1", "macro_f1": "f1", "mAP": "mean_average_precision", "hamming_loss": "hamming_loss"}
+FORMAT_TAGS = ("sentence-transformers", "custom_code", "onnx")
+"""Tags that say how a model is saved."""
+USE, BY_PROTOTYPES = "## How to use it\n", "### Labels by similarity to prototypes"
 NO_REPOSITORY_YET = "YOUR-NAME/YOUR-MODEL"
 """Stands in the code on a card until the model is pushed."""
 
@@ -88,18 +92,23 @@ class ModelReport:
     Attributes:
         backbone: The architecture in words.
         base_model: The backbone's repository on the Hub, where it has one.
+        pooling: How a text or an image becomes one vector, as `MLCLConfig` says.
+        single_label: Whether a row is given exactly one label.
         name: Of the model; the folder's if empty.
         evaluation: How the classifier came about, in a sentence.
         metrics: Scores by name, where only they are known.
         figures: File names, each with a figure and its caption.
         energy: Kilowatt-hours and kilograms of CO2, where codecarbon has tracked them.
         prototypes: Whether a loss has trained them.
+        page: Where the page that explains the model lies, from the card's folder; it is not pushed with the model.
     """
 
     label_names: Sequence[str]
     modality: Literal["text", "image", "features"]
     backbone: str = ""
     base_model: str | None = None
+    pooling: str = "first"
+    single_label: bool = False
     name: str = ""
     data: DataFacts | None = None
     losses: Sequence[LossFacts] = ()
@@ -117,6 +126,7 @@ class ModelReport:
     language: Sequence[str] = ()
     tags: Sequence[str] = ()
     prototypes: bool = True
+    page: str | None = None
 
     @property
     def decided_at(self) -> float | Sequence[float]:
@@ -135,6 +145,8 @@ def report_of_model(model: Any) -> ModelReport:
         modality=modalities[model.main_input_name],  # type: ignore[arg-type]
         backbone=f"{architecture}, {parameters:,} parameters",
         base_model=hub_id(backbone.name_or_path),
+        pooling=config.pooling,
+        single_label=DecisionRule.of(config).single_label,
         thresholds=config.thresholds,
     )
 
@@ -144,7 +156,8 @@ def calibrated(report: ModelReport, config: Any) -> ModelReport:
     scores = report.scores
     if scores is not None:
         scores = replace(scores, probabilities=DecisionRule.of(config).scaled(scores.probabilities))
-    return replace(report, scores=scores, thresholds=config.thresholds)
+    single = DecisionRule.of(config).single_label
+    return replace(report, scores=scores, thresholds=config.thresholds, single_label=single)
 
 
 def hub_id(name: str) -> str | None:
@@ -180,7 +193,7 @@ def write_model_card(
         'README.md'
     """
     root = Path(folder)
-    if not (root / "config.json").is_file() and not list(root.glob("*.onnx")):
+    if not (root / "config.json").is_file() and not _graph(root):
         raise ValueError(f"folder={os.fspath(folder)!r} holds no model: there is no config.json in it.")
     title = name or report.name or (repo_id or root.resolve().name).split("/")[-1]
     card = _card(root, report, title, repo_id or NO_REPOSITORY_YET)
@@ -188,7 +201,7 @@ def write_model_card(
     with staged(root) as stage:
         (stage / "figures").mkdir()
         for file, (figure, _) in report.figures.items():
-            figure.savefig(stage / "figures" / file, dpi=120)
+            figure.savefig(stage / "figures" / file, dpi=DPI)
         if (data := report.data) is not None and data.hub_id and report.scores is not None:
             slug = re.sub(r"[^a-z0-9]+", "_", data.name.split("/")[-1].lower()).strip("_") or "results"
             (stage / ".eval_results").mkdir()
@@ -201,6 +214,27 @@ def write_model_card(
     return root / "README.md"
 
 
+def adapt_model_card(content: str, folder: Path, report: ModelReport) -> None:
+    """Write a card that was made for another form of the model: its facts, with the lines that use this form."""
+    card: Any = ModelCard(content)
+    title = next((line[2:] for line in card.text.splitlines() if line.startswith("# ")), folder.name)
+    known = replace(report, prototypes=BY_PROTOTYPES in content)
+    fresh: Any = ModelCard(_card(folder, known, title, NO_REPOSITORY_YET))
+    card.data.library_name, card.data.pipeline_tag = fresh.data.library_name, fresh.data.pipeline_tag
+    tags = [tag for tag in card.data.tags or [] if tag not in FORMAT_TAGS]
+    card.data.tags = tags + [tag for tag in fresh.data.tags if tag in FORMAT_TAGS]
+    sections = [re.split(r"^(?=## )", text, flags=re.MULTILINE) for text in (card.text, fresh.text)]
+    new = next(section for section in sections[1] if section.startswith(USE))
+    card.text = "".join(new if section.startswith(USE) else section for section in sections[0])
+    (folder / "README.md").write_text(card.content.strip() + "\n", encoding="utf-8")
+
+
+def _graph(root: Path) -> str | None:
+    """The ONNX graph in a folder, where libraries look for it or at its top."""
+    found = sorted(path.relative_to(root).as_posix() for path in (*root.glob("onnx/*.onnx"), *root.glob("*.onnx")))
+    return found[-1] if found else None
+
+
 def _files_of_earlier_card(root: Path) -> set[Path]:
     """Results, and pictures that a card in the folder shows: what would contradict a new card if it stayed."""
     card = root / "README.md"
@@ -211,17 +245,21 @@ def _files_of_earlier_card(root: Path) -> set[Path]:
 
 def _card(root: Path, report: ModelReport, title: str, model_id: str) -> str:
     """The card's text: metadata and the template, filled in."""
-    contents, data = _look_into(root, report.modality), report.data
+    contents, data = _look_into(root, report), report.data
     tags = ["multi-label", "contrastive-learning", "hf-mlcl", *(loss.name for loss in report.losses), *report.tags]
+    results = _model_index(report)
+    scored = [name for name in METRICS if report.scores is not None or name in report.metrics]
     metadata = ModelCardData(
         base_model=report.base_model,
         datasets=[data.hub_id] if data is not None and data.hub_id else None,
         language=list(report.language) or None,
         library_name=contents["library_name"],
         license=report.license,
-        metrics=HUB_METRICS if report.scores is not None or set(report.metrics) & set(METRICS) else None,
+        metrics=list(dict.fromkeys(METRIC_TYPES[name] for name in scored)) or None,
+        model_name=title if results else None,
+        eval_results=results or None,
         pipeline_tag=contents["pipeline_tag"],
-        tags=tags,
+        tags=[*tags, *(tag for tag in FORMAT_TAGS if tag in contents["formats"])],
     )
     card: ModelCard = ModelCard.from_template(
         metadata,
@@ -239,33 +277,59 @@ def _card(root: Path, report: ModelReport, title: str, model_id: str) -> str:
     return re.sub(r"\s*\n\s*\n", "\n\n", card.content).strip() + "\n"
 
 
-def _look_into(root: Path, modality: str) -> dict[str, Any]:
+def _look_into(root: Path, report: ModelReport) -> dict[str, Any]:
     """What a folder holds: ``encoder`` and ``classifier`` load with this package, the other kinds without."""
-    config, sentence = (
-        json.loads(path.read_text()) if path.is_file() else {}
-        for path in (root / "config.json", root / "1_Pooling" / "config.json")
-    )
-    files = {item.name for item in root.iterdir()}
+    path, image = root / "config.json", report.modality == "image"
+    config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    files, graph = {item.name for item in root.iterdir()}, _graph(root)
     is_timm = "architecture" in config  # timm's own layout
     architecture = (config.get("architectures") or [""])[0]
-    classifies = bool(config.get("num_classes")) if is_timm else architecture.endswith("Classification")
+    is_native = architecture.endswith("Classification") or (not architecture and "problem_type" in config)
+    classifies = bool(config.get("num_classes")) if is_timm else is_native
     kind, library = "classifier" if classifies else "encoder", "timm" if is_timm else "transformers"
-    what = "image" if modality == "image" else "text" if classifies else ""
+    what = "image" if image else "text" if classifies else ""
     task: str | None = f"{what}-{'classification' if classifies else 'feature-extraction'}".strip("-")
-    if config.get("model_type") != "mlcl":
+    backbone = config.get("backbone_config") or {}
+    has_code = config.get("model_type") == "mlcl" and "AutoConfig" in (config.get("auto_map") or {})
+    if config.get("model_type") != "mlcl" or has_code:
         kind = f"plain {kind}"
     if "modules.json" in files:
         library, task = "sentence-transformers", "sentence-similarity"
-    if not config:
-        kind, library, task = "onnx", "onnx", None
+    if graph and not any(name.endswith(".safetensors") for name in files):
+        kind, library, task = "onnx", "onnx", task if config else None
+    formats = {"sentence-transformers": library == "sentence-transformers", "custom_code": has_code, "onnx": graph}
+    timm_too = is_timm or backbone.get("model_type") == "timm_wrapper"
+    needs = [library, *(["transformers", "timm"] if timm_too else []), *(["pillow"] if image else [])]
     return {
         "kind": kind,
         "library_name": library,
         "pipeline_tag": task,
         "files": files,
-        "graph": min((name for name in files if name.endswith(".onnx")), default=None),
-        "pooling": "mean" if sentence.get("pooling_mode_mean_tokens") else config.get("pooling", "first"),
+        "graph": graph,
+        "formats": [name for name, there in formats.items() if there],
+        "has_code": has_code,
+        "needs": " ".join(dict.fromkeys(needs)),
     }
+
+
+def _model_index(report: ModelReport) -> list[EvalResult]:
+    """The same scores as in ``.eval_results``, where the Hub's pages look for them, whatever the data are called."""
+    if report.scores is None or report.modality == "features":
+        return []
+    name = (report.data.name if report.data is not None else "") or "data without a name"
+    values = report.scores.metrics(report.decided_at)
+    return [
+        EvalResult(
+            task_type=f"{report.modality}-classification",
+            dataset_type=(report.data.hub_id if report.data is not None else None) or name,
+            dataset_name=name,
+            dataset_split=report.scores.split or None,
+            metric_type=METRIC_TYPES[metric],
+            metric_name=shown,
+            metric_value=round(values[metric], 6),
+        )
+        for metric, shown in METRICS.items()
+    ]
 
 
 def _results(hub_id: str, report: ModelReport) -> list[dict[str, Any]]:

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from hf_mlcl.files import staged
-from hf_mlcl.hub.exporting import example_inputs, ready_for_export
+from hf_mlcl.hub.examples import example_inputs, ready_for_export
 from hf_mlcl.models import MLCLForImageClassification, MLCLForSequenceClassification, MLCLModel
 from hf_mlcl.models.adapters import merged
+from hf_mlcl.models.families import decoder_inputs, represent
 
 TOLERANCE = 1e-4
 """Largest difference to torch, in units of an output's largest value where that is above 1."""
@@ -31,15 +32,22 @@ class _Graph(nn.Module):
         self.is_encoder = isinstance(model, MLCLModel)
         self.head = model.classifier if self.is_encoder else model.heads
         self.temperature = 1.0 if self.is_encoder else model.config.logit_temperature
-        self.outputs = ["probabilities"] * (self.head is not None) + ["features"] + ["embeddings"] * self.is_encoder
+        # What optimum and sentence-transformers look for comes first: logits, or the states that they pool.
+        self.has_states = self.is_encoder and model.main_input_name == "input_ids"
+        self.outputs = ["logits", "probabilities"] * (self.head is not None) + ["last_hidden_state"] * self.has_states
+        self.outputs += ["features"] + ["embeddings"] * self.is_encoder
         self.eval()
 
     def forward(self, *values: Tensor) -> tuple[Tensor, ...]:
         model, given = self.model, dict(zip(self.inputs, values, strict=True))
-        features = model.features_of(given)
+        states = model.backbone(**decoder_inputs(model.config.backbone_config, given))
+        features = represent(states, given.get("attention_mask"), model.config.pooling)
         found = [features, model.projection(features)] if self.is_encoder else [features]
+        if self.has_states:
+            found.insert(0, states.last_hidden_state)
         if self.head is not None:
-            found.insert(0, (self.head(features) / self.temperature).sigmoid())
+            logits = self.head(features) / self.temperature
+            found = [logits, logits.sigmoid(), *found]
         return tuple(found)
 
 
@@ -53,9 +61,10 @@ def export_onnx(
     """Write a model as an ONNX graph, and check the graph against torch in onnxruntime before it is put in place.
 
     Inputs are ``input_ids`` and ``attention_mask`` (int64) of a text model, ``pixel_values`` of an image model, or
-    ``feature_values``; any number of rows, texts of any length. Outputs are ``features``; ``probabilities`` where the
-    model has a classifier; ``embeddings`` of an encoder. The labels' names, and thresholds where there are some, are in
-    the graph's metadata as JSON. Needs ``pip install 'hf-mlcl[onnx]'``.
+    ``feature_values``; any number of rows, texts of any length. Outputs are ``logits`` and ``probabilities`` where the
+    model has a classifier; ``features``; ``embeddings`` of an encoder, and ``last_hidden_state`` of one that reads
+    texts. The labels' names, and thresholds where there are some, are in the graph's metadata as JSON. Needs
+    ``pip install 'hf-mlcl[onnx]'``. `export_model` writes a whole folder around it, as other libraries expect one.
 
     Args:
         model: An encoder or a classifier, in float32.
@@ -70,7 +79,7 @@ def export_onnx(
         >>> import onnxruntime
         >>> session = onnxruntime.InferenceSession(path)
         >>> [output.name for output in session.get_outputs()]
-        ['probabilities', 'features', 'embeddings']
+        ['logits', 'probabilities', 'features', 'embeddings']
     """
     try:
         import onnx

@@ -7,6 +7,7 @@ import glob
 import json
 import logging
 import os
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +18,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-WEIGHTS = "model.safetensors model-*-of-*.safetensors adapter_model.safetensors *.onnx"
+WEIGHTS = "model.safetensors model-*-of-*.safetensors adapter_model.safetensors *.onnx onnx/*.onnx"
 INTENDED = f"""
-    {WEIGHTS} model.safetensors.index.json prototypes.safetensors *.onnx.data
+    {WEIGHTS} model.safetensors.index.json prototypes.safetensors *.onnx.data onnx/*.onnx.data modeling_mlcl.py
     adapter_config.json heads.safetensors
     README.md LICENSE* metrics.json figures/*.png .eval_results/*.yaml
     config.json generation_config.json preprocessor_config.json processor_config.json chat_template.jinja
@@ -75,42 +76,52 @@ def push_folder(
     private: bool = True,
     token: str | bool | None = None,
     *,
+    as_saved: bool = False,
     revision: str | None = None,
     commit_message: str = "Upload model",
     **upload: Any,
 ) -> CommitInfo:
     """Upload a model's folder to a repository of the Hub, which is made if it is not there.
 
-    Only the files of a model go (`intended_files`). An interrupted push is simply repeated: what is there already is
-    not sent again, and the repository changes only once everything has arrived.
+    What arrives loads without this package: an encoder as sentence-transformers, timm and transformers know it, a
+    classifier for transformers' pipelines (`export_encoder`, `export_classifier`), with a card that says how. This
+    package opens it as well. Only the files of a model go (`intended_files`). An interrupted push is simply repeated:
+    what is there already is not sent again, and the repository changes only once everything has arrived.
 
     Args:
         folder: What `save_pretrained`, `export_encoder`, `export_classifier` or the trainer has written.
         repo_id: ``"name"`` or ``"owner/name"``.
         private: Visibility of a new repository. One that exists keeps its own.
         token: Of the user; the one of ``hf auth login`` if not given. It appears in no message.
+        as_saved: Whether to send the files as they are, also where only this package loads them.
         revision: The branch; the main one if not given.
         commit_message: First line of the commit.
         **upload: For ``HfApi.upload_folder``: ``commit_description``, ``create_pr``.
     """
     from huggingface_hub import HfApi
 
-    root, files = Path(folder), checked_files(folder)
-    left = sorted({path.name for path in root.iterdir()} - {name.split("/")[0] for name in files})
-    if vocabulary := sorted(set(left) & _vocabulary_files(root / "tokenizer_config.json")):
-        logger.warning(
-            "%s of the tokenizer will not be pushed, so that it may not load from the Hub: upload it with "
-            "HfApi().upload_file, or push a fast tokenizer (tokenizer.json).",
-            ", ".join(vocabulary),
-        )
+    from hf_mlcl.hub.publishing import published
+
+    checked_files(folder)
     api = HfApi(token=token)
-    name = api.create_repo(repo_id, private=private, exist_ok=True).repo_id
-    if revision is not None:
-        api.create_branch(name, branch=revision, exist_ok=True)
-    _name_repository(root / "README.md", name)
-    logger.info("Uploading %s to %s; left behind: %s", ", ".join(files), name, ", ".join(left) or "none")
-    upload |= {"allow_patterns": [glob.escape(file) for file in files], "commit_message": commit_message}
-    return api.upload_folder(repo_id=name, folder_path=root, revision=revision, **upload)
+    with nullcontext(Path(folder)) if as_saved else published(Path(folder)) as root:
+        files = checked_files(root)
+        left = sorted({path.name for path in Path(folder).iterdir()} - {name.split("/")[0] for name in files})
+        if vocabulary := sorted(set(left) & _vocabulary_files(root / "tokenizer_config.json")):
+            logger.warning(
+                "%s of the tokenizer will not be pushed, so that it may not load from the Hub: upload it with "
+                "HfApi().upload_file, or push a fast tokenizer (tokenizer.json).",
+                ", ".join(vocabulary),
+            )
+        name = api.create_repo(repo_id, private=private, exist_ok=True).repo_id
+        if revision is not None:
+            api.create_branch(name, branch=revision, exist_ok=True)
+        _name_repository(root / "README.md", name)
+        if not (Path(folder) / "README.md").is_file() and api.file_exists(name, "README.md"):
+            files = [file for file in files if file != "README.md"]  # the owner's own stays
+        logger.info("Uploading %s to %s; left behind: %s", ", ".join(files), name, ", ".join(left) or "none")
+        upload |= {"allow_patterns": [glob.escape(file) for file in files], "commit_message": commit_message}
+        return api.upload_folder(repo_id=name, folder_path=root, revision=revision, **upload)
 
 
 def _vocabulary_files(config: Path) -> set[str]:

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from PIL.Image import Image
 from torch import Tensor
-from transformers import AutoImageProcessor, AutoTokenizer
+from transformers import AutoImageProcessor, AutoProcessor, AutoTokenizer
 from transformers.image_processing_base import ImageProcessingMixin
 from transformers.image_utils import load_image
 
+from hf_mlcl.data.collators import TextImageCollator
 from hf_mlcl.models.loading import check_finite, load, place, problem
 from hf_mlcl.models.modeling import MLCLModel
 
 Inputs = Any
-"""A text or an image (a PIL image, a path or an address), or a sequence of them."""
+"""A text or an image (a PIL image, a path or an address), or a sequence of them.
+
+Of a model that reads both, a string is a text, a PIL image or `pathlib.Path` an image, and both together are
+``{"text": ..., "image": ...}``.
+"""
 
 
 class Encoder:
@@ -26,7 +31,9 @@ class Encoder:
     Args:
         model: The encoder. It stays on its device and in its mode.
         processor: The tokenizer of a text encoder; for images an image processor, or a transform from a PIL image to a
-            tensor such as `hf_mlcl.data.image_transform()`. Texts are cut at the tokenizer's ``model_max_length``.
+            tensor such as `hf_mlcl.data.image_transform()`; for both a processor with the two, such as
+            `transformers.CLIPProcessor`. Texts are cut at the tokenizer's ``model_max_length``, which
+            `hf_mlcl.data.tokenize` sets to where training cuts.
         batch_size: Texts or images at a time.
 
     Examples:
@@ -64,11 +71,12 @@ class Encoder:
         check_finite(name, model)
         where = place(kwargs)
         kind = AutoImageProcessor if model.main_input_name == "pixel_values" else AutoTokenizer
+        kind = AutoProcessor if reads_both(model.config) else kind
         try:
             processor = load(kind, name, trust_remote_code=trust_remote_code, **where)
         except Exception as error:  # whatever is wrong with its files
             raise ValueError(
-                f"{name} has no {'tokenizer' if kind is AutoTokenizer else 'image processor'}. Save it there with "
+                f"{name} has no {_KINDS[kind]}. Save it there with "
                 f"processor.save_pretrained, or pass both: Encoder(model, processor). {problem(error)}"
             ) from error
         return cls(model, processor, batch_size=batch_size)
@@ -105,19 +113,54 @@ class Encoder:
         return result
 
     def _prepare(self, rows: Sequence[Any]) -> dict[str, Tensor]:
+        if reads_both(self.model.config):
+            return text_image_batch(self.processor, rows)
         if self.model.main_input_name == "pixel_values":
-            named = [os.fspath(row) if isinstance(row, os.PathLike) else row for row in rows]
-            images = [load_image(row).convert("RGB") for row in named]
+            images = [load_image(_named(row)).convert("RGB") for row in rows]
             if isinstance(self.processor, ImageProcessingMixin):
                 return {"pixel_values": self.processor(images, return_tensors="pt")["pixel_values"]}
             return {"pixel_values": torch.stack([self.processor(image) for image in images])}
         for row in rows:
             if not isinstance(row, str):
                 raise ValueError(f"This model reads texts, but one of the inputs is {type(row).__name__}.")
-        tokens = self.processor(list(rows), padding=True, truncation=True, return_tensors="pt")
+        length = token_limit(self.model.backbone, self.processor.model_max_length)
+        tokens = self.processor(list(rows), padding=True, truncation=True, max_length=length, return_tensors="pt")
         return {name: tokens[name] for name in ("input_ids", "attention_mask", "token_type_ids") if name in tokens}
+
+
+def token_limit(backbone: Any, wanted: int) -> int:
+    """The number of tokens at which texts are cut: `wanted`, but never more than a backbone has positions for."""
+    # Not every encoder has a limit; RoBERTa and its kin begin to count after padding.
+    positions = getattr(backbone.config, "max_position_embeddings", None) or 10**9
+    padding = getattr(getattr(backbone, "embeddings", None), "padding_idx", None)
+    return int(min(wanted, positions if padding is None else positions - padding - 1))
 
 
 def is_single(inputs: Inputs) -> bool:
     """Whether it is one text or image, and not a sequence of them."""
-    return isinstance(inputs, str | os.PathLike | Image)
+    return isinstance(inputs, str | os.PathLike | Image | Mapping)
+
+
+def reads_both(config: Any) -> bool:
+    """Whether a model of this configuration reads rows with texts, images or both."""
+    return len(config.modalities or ()) == 2
+
+
+def text_image_batch(processor: Any, rows: Sequence[Any]) -> dict[str, Tensor]:
+    """A batch of texts, images, or both, for a model that reads both; see `Inputs`."""
+
+    def transform(image: Any) -> Tensor:
+        return processor.image_processor(load_image(image).convert("RGB"), return_tensors="pt")["pixel_values"][0]
+
+    found = [
+        row if isinstance(row, Mapping) else {"text": row} if isinstance(row, str) else {"image": row} for row in rows
+    ]
+    named = [{**row, "image": _named(row.get("image"))} for row in found]
+    return TextImageCollator(processor.tokenizer, transform, num_labels=0)(named)
+
+
+def _named(image: Any) -> Any:
+    return os.fspath(image) if isinstance(image, os.PathLike) else image
+
+
+_KINDS = {AutoTokenizer: "tokenizer", AutoImageProcessor: "image processor", AutoProcessor: "processor of both"}

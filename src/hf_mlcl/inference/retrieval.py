@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
+from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +19,15 @@ from hf_mlcl.files import whole_file
 from hf_mlcl.metrics._arrays import ArrayLike, unit_rows
 from hf_mlcl.models.loading import unreadable_weights
 
+logger = logging.getLogger(__name__)
+
+EXACT_ROWS = 100_000
+"""Examples up to which every query is compared with each of them."""
+INSTALL = "pip install 'hf-mlcl[faiss]'"
+GRAPH = "HNSW32,Flat"
+"""FAISS's name for a graph of near vectors, which needs no training and holds the vectors as they are."""
+SEARCHED = 256
+"""Vectors that a search in the graph keeps in sight; more find more of the nearest, and take longer."""
 TILE_ROWS = 16_384
 """Examples that queries are compared with at a time: memory grows with queries x tile and not with the index."""
 
@@ -29,12 +40,16 @@ class Neighbours(NamedTuple):
 
 
 class ExampleIndex:
-    """An exact index of features: finds the examples whose cosine similarity to a query is highest.
+    """An index of features: finds the examples whose cosine similarity to a query is highest.
 
-    It answers with row numbers, in the order of the features: ``data["train"][int(row)]`` is the example.
+    It answers with row numbers, in the order of the features: ``data["train"][int(row)]`` is the example. Up to 100,000
+    examples the search is exact. Above, the FAISS index of `datasets` looks through a graph of near examples: it may
+    miss one of the nearest, but what it finds has its exact similarity. That needs ``pip install 'hf-mlcl[faiss]'``.
 
     Args:
         features: Of the examples (rows, size), such as `Encoder.features` or `trainer.extract_features` give them.
+        approximate: Whether to search by FAISS; by the number of examples if not given, and exactly, with a warning,
+            where FAISS is not installed.
 
     Examples:
         >>> index = ExampleIndex([[1.0, 0.0], [0.0, 2.0], [1.0, 1.0]])
@@ -43,10 +58,19 @@ class ExampleIndex:
         ([[1, 2]], [[1.0, 0.707]])
     """
 
-    def __init__(self, features: ArrayLike) -> None:
+    def __init__(self, features: ArrayLike, approximate: bool | None = None) -> None:
         self.features = unit_rows(features, "features").float()
         if not len(self.features):
             raise ValueError("features has no rows: an index needs at least one example.")
+        if approximate and find_spec("faiss") is None:
+            raise ImportError(f"An approximate index needs FAISS: {INSTALL}. Or search exactly: approximate=False.")
+        wanted = len(self) > EXACT_ROWS and _has_faiss(len(self)) if approximate is None else approximate
+        self._graph: Any = _build_graph(self.features) if wanted else None
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether every query is compared with each example."""
+        return self._graph is None
 
     def __len__(self) -> int:
         return len(self.features)
@@ -62,6 +86,8 @@ class ExampleIndex:
             )
         if not 1 <= k <= len(self):
             raise ValueError(f"k must lie between 1 and the number of examples, {len(self)}; got {k}.")
+        if self._graph is not None:
+            return self._search_graph(q, k)
         best, rows = q.new_empty(len(q), 0), torch.empty(len(q), 0, dtype=torch.long)
         for start in range(0, len(self), TILE_ROWS):
             similarity = q @ self.features[start : start + TILE_ROWS].T
@@ -71,14 +97,29 @@ class ExampleIndex:
             best, rows = best[:, :k], torch.cat([rows, columns + start], dim=1).gather(1, order[:, :k])
         return Neighbours(rows.numpy(), best.double().numpy())
 
+    def _search_graph(self, queries: Tensor, k: int) -> Neighbours:
+        """The nearest of those that the graph finds, by their exact similarity."""
+        wanted = min(len(self), max(4 * k, 64))
+        self._graph.faiss_index.hnsw.efSearch = max(SEARCHED, 2 * wanted)
+        found = torch.from_numpy(np.asarray(self._graph.search_batch(queries.numpy(), wanted).total_indices))
+        similarity = torch.einsum("qd,qkd->qk", queries, self.features[found.clamp(min=0)])
+        similarity = similarity.masked_fill(found < 0, -torch.inf)  # what FAISS says where it has found no more
+        order = (-similarity).sort(dim=1, stable=True).indices[:, :k]
+        return Neighbours(found.gather(1, order).numpy(), similarity.gather(1, order).double().numpy())
+
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the index to a safetensors file, all of it or nothing."""
+        """Write the index to a safetensors file, all of it or nothing; a graph to ``PATH.faiss`` beside it."""
         with whole_file(path) as draft:
             save_file({"features": self.features.contiguous()}, draft, {"format": "pt"})
+        if self._graph is None:
+            _graph_file(path).unlink(missing_ok=True)  # that of an earlier index
+        else:
+            with whole_file(_graph_file(path)) as draft:
+                self._graph.save(str(draft))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> ExampleIndex:
-        """Read what `save` has written."""
+        """Read what `save` has written; a graph that is there is not built again."""
         if not Path(path).is_file():
             raise ValueError(f"There is no index at {path}: write one with ExampleIndex(features).save(path).")
         try:
@@ -87,7 +128,35 @@ class ExampleIndex:
             raise unreadable_weights(path, error) from error
         if "features" not in tensors:
             raise ValueError(f"{path} is no index: it holds {', '.join(tensors)} and no features.")
-        return cls(tensors["features"])
+        file = _graph_file(path)
+        index = cls(tensors["features"], approximate=False)
+        if file.is_file() and _has_faiss(len(index)):
+            from datasets.search import FaissIndex
+
+            index._graph = FaissIndex.load(str(file))
+            if index._graph.faiss_index.ntotal != len(index):
+                raise ValueError(f"{file} is the graph of other features than those in {path}: save the index again.")
+        return index
+
+
+def _graph_file(path: str | os.PathLike[str]) -> Path:
+    return Path(f"{os.fspath(path)}.faiss")
+
+
+def _has_faiss(rows: int) -> bool:
+    if find_spec("faiss") is not None:
+        return True
+    logger.warning("%s examples are searched one by one, since FAISS is not installed: %s", f"{rows:,}", INSTALL)
+    return False
+
+
+def _build_graph(features: Tensor) -> Any:
+    import faiss
+    from datasets.search import FaissIndex
+
+    graph = FaissIndex(string_factory=GRAPH, metric_type=faiss.METRIC_INNER_PRODUCT)
+    graph.add_vectors(features.contiguous().numpy())
+    return graph
 
 
 def _highest(values: Tensor, k: int) -> Tensor:

@@ -1,11 +1,32 @@
 """The metrics of the `evaluate` library that the folders in `modules` hand out, each described by its docstring."""
 
+from pathlib import Path
 from typing import Any
 
 import datasets
 import evaluate
 
 from hf_mlcl import metrics
+
+_MODULES = Path(__file__).parent / "modules"
+
+
+def list_modules() -> list[str]:
+    """Names of the `evaluate` modules that come with the package."""
+    return sorted(folder.name for folder in _MODULES.iterdir() if (folder / f"{folder.name}.py").is_file())
+
+
+def module_path(name: str) -> str:
+    """Folder of one of the `list_modules`, to be loaded by `evaluate` offline or pushed to the Hub as a Space.
+
+    Examples:
+        >>> metric = evaluate.load(module_path("hamming_loss"))
+        >>> metric.compute(references=[[1, 0], [1, 1]], predictions=[[1, 1], [1, 1]])
+        {'hamming_loss': 0.25}
+    """
+    if name not in list_modules():
+        raise ValueError(f"`name` must be one of {', '.join(list_modules())}, but is {name!r}.")
+    return str(_MODULES / name)
 
 
 class _Module(evaluate.Metric):  # type: ignore[misc]  # `evaluate` has no types

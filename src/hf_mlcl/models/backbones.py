@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import inspect
-import json
 import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import timm
 import torch
@@ -18,10 +17,11 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel, TimmWrapperConfig
 from transformers.modeling_outputs import BaseModelOutputWithPooling
 from transformers.models.auto.modeling_auto import MODEL_MAPPING
-from transformers.utils import cached_file
 
-from hf_mlcl.models.configuration import FeatureBackboneConfig, Pooling
+from hf_mlcl.models.configuration import FeatureBackboneConfig
+from hf_mlcl.models.families import Pooling, PoolingError, auto_pooling, check_pooling, is_causal
 from hf_mlcl.models.loading import load, make_backbone_known, place, problem, unreadable_weights
+from hf_mlcl.models.stated import stated_pooling
 
 logger = logging.getLogger(__name__)
 
@@ -54,9 +54,11 @@ AutoConfig.register("mlcl_features", FeatureBackboneConfig)
 AutoModel.register(FeatureBackboneConfig, FeatureBackbone)
 
 
-def backbone_from_config(config: PreTrainedConfig, trust_remote_code: bool = False, **kwargs: Any) -> PreTrainedModel:
-    """A backbone with random weights, without the pooling layer that we would not use."""
-    with _without_pooler(config) as arguments:
+def backbone_from_config(
+    config: PreTrainedConfig, trust_remote_code: bool = False, *, pooling: Pooling | None = None, **kwargs: Any
+) -> PreTrainedModel:
+    """A backbone with random weights, without the pooling layer if `pooling` does not use it."""
+    with _without_pooler(config, pooling) as arguments:
         backbone = AutoModel.from_config(config, trust_remote_code=trust_remote_code, **arguments, **kwargs)
     if isinstance(config, TimmWrapperConfig) and not any(parameter.is_meta for parameter in backbone.parameters()):
         # transformers draws all weights from one normal distribution; timm knows how its models want to start.
@@ -68,21 +70,26 @@ def backbone_from_config(config: PreTrainedConfig, trust_remote_code: bool = Fal
 def load_backbone(
     name: str | os.PathLike[str] | PreTrainedModel,
     *,
+    pooling: Pooling | Literal["auto"] = "auto",
     pretrained: bool = True,
     weights: str | Path | None = None,
     trust_remote_code: bool = False,
     **kwargs: Any,
-) -> PreTrainedModel:
-    """A backbone by name, or the one that is given; the arguments are those of `MLCLModel.from_backbone`."""
+) -> tuple[PreTrainedModel, Pooling]:
+    """A backbone by name, or the one that is given, and its pooling; the arguments are those of `from_backbone`."""
     if not isinstance(name, str | os.PathLike):
         defaults = {"pretrained": (pretrained, True), "weights": (weights, None)}
-        return _given_backbone(name, [*kwargs, *(key for key, (given, usual) in defaults.items() if given != usual)])
+        further = [*kwargs, *(key for key, (given, usual) in defaults.items() if given != usual)]
+        backbone = _given_backbone(name, further)
+        # What it was loaded from, if anything, is in the cache: nothing is fetched for it now.
+        return backbone, _chosen_pooling(pooling, backbone.config, backbone.name_or_path, local_files_only=True)
     name = os.fspath(name)
     is_folder = Path(name).is_dir()
     if not is_folder and "/" not in name and timm.is_model(name):
         if kwargs:
             raise ValueError(f"A timm architecture takes pretrained= and weights= only; got {', '.join(kwargs)}.")
-        return _timm_backbone(name, pretrained, weights)
+        backbone = _timm_backbone(name, pretrained, weights)
+        return backbone, _chosen_pooling(pooling, backbone.config)
     if weights is not None:
         raise ValueError(f"weights is for a timm architecture such as 'resnet50'; {name!r} brings its own.")
     # transformers would take the stored dtype, but small updates vanish in half precision; bf16=True casts by itself.
@@ -91,18 +98,21 @@ def load_backbone(
         config = load(AutoConfig, name, trust_remote_code=trust_remote_code, **place(kwargs))
         if config.model_type == "mlcl":
             raise ValueError("It is an MLCLModel already: load it with MLCLModel.from_pretrained.")
+        pooled = _chosen_pooling(pooling, config, name, **place(kwargs))
         if pretrained:
-            backbone = _with_weights(name, config, trust_remote_code, kwargs)
+            backbone = _with_weights(name, config, pooled, trust_remote_code, kwargs)
         else:
             chosen = {key: kwargs[key] for key in ("attn_implementation", "dtype") if kwargs.get(key, "auto") != "auto"}
-            backbone = backbone_from_config(config, trust_remote_code, **chosen)
+            backbone = backbone_from_config(config, trust_remote_code, pooling=pooled, **chosen)
         if is_folder or not pretrained:  # once a folder is gone, its name would be taken for an id of the Hub
             backbone.config.name_or_path = ""
         if backbone.is_remote_code():
             make_backbone_known(type(backbone.config), type(backbone))
         elif hasattr(backbone.config, "auto_map"):
             del backbone.config.auto_map  # transformers' own code was taken: whoever loads it needs no other
-        return backbone
+        return backbone, pooled
+    except PoolingError:
+        raise
     except Exception as error:  # whatever is wrong with the folder of somebody else
         raise ValueError(
             f"The backbone {name!r} could not be loaded. Expected: a model id of the Hub (online), a local folder with "
@@ -110,12 +120,24 @@ def load_backbone(
         ) from error
 
 
+def _chosen_pooling(
+    pooling: Pooling | Literal["auto"], config: PreTrainedConfig, name: str = "", **where: Any
+) -> Pooling:
+    """The pooling that was asked for, if it can be; with "auto" what the model's own files say, or its architecture."""
+    stated = stated_pooling(name, **where) if pooling == "auto" and name else None
+    if stated == "first" and is_causal(config):  # a mistake in its files
+        stated = None
+    chosen = stated or (auto_pooling(config) if pooling == "auto" else pooling)
+    check_pooling(config, chosen)
+    return chosen
+
+
 def _with_weights(
-    name: str, config: PreTrainedConfig, trust_remote_code: bool, kwargs: dict[str, Any]
+    name: str, config: PreTrainedConfig, pooling: Pooling, trust_remote_code: bool, kwargs: dict[str, Any]
 ) -> PreTrainedModel:
     settings = {"config": config, "use_safetensors": True, "output_loading_info": True, **kwargs}
     try:
-        with _without_pooler(config) as arguments:
+        with _without_pooler(config, pooling) as arguments:
             backbone, found = load(AutoModel, name, trust_remote_code=trust_remote_code, **settings, **arguments)
     except SafetensorError as error:
         raise unreadable_weights(name, error) from error
@@ -139,40 +161,6 @@ def _given_backbone(backbone: Any, further: list[str]) -> PreTrainedModel:
     return backbone
 
 
-def stated_pooling(name: str | os.PathLike[str], **where: Any) -> Pooling | None:
-    """How a model's own sentence-transformers files say that tokens become one vector; None where they do not."""
-    known: dict[str, Pooling] = {"mean": "mean", "mean_tokens": "mean", "cls": "first", "cls_token": "first"}
-    try:
-        file = cached_file(os.fspath(name), "1_Pooling/config.json", **where)
-        stated = dict(json.loads(Path(file).read_text(encoding="utf-8")))
-    except (OSError, TypeError, ValueError):  # it has no such file, or one that says nothing
-        return None
-    # Files of newer versions name the mode; older ones have a flag for each.
-    mode = stated.get("pooling_mode") or next((key for key, value in stated.items() if value is True), "")
-    return known.get(str(mode).removeprefix("pooling_mode_"))
-
-
-def represent(outputs: Any, attention_mask: Tensor | None, pooling: Pooling) -> Tensor:
-    """One vector per row from what a backbone returns."""
-    hidden: Tensor = outputs.pooler_output if pooling == "pooled" else outputs.last_hidden_state
-    if pooling == "pooled":
-        return hidden.flatten(1)
-    if pooling == "first":
-        return hidden[:, 0]
-    if attention_mask is None:
-        return hidden.mean(1)
-    mask = attention_mask.unsqueeze(-1).to(hidden.dtype)
-    return (hidden * mask).sum(1) / mask.sum(1).clamp(min=1.0)
-
-
-def feature_size(backbone: PreTrainedModel) -> int:
-    """Length of the vectors that `represent` gives."""
-    if isinstance(backbone.config, TimmWrapperConfig):
-        model: Any = backbone.timm_model
-        return int(getattr(model, "head_hidden_size", None) or model.num_features)
-    return int(backbone.config.hidden_size)
-
-
 def _timm_backbone(name: str, pretrained: bool, weights: str | Path | None) -> PreTrainedModel:
     overlay = {"pretrained_cfg_overlay": {"file": str(weights)}} if weights is not None else {}
     try:
@@ -190,8 +178,11 @@ def _timm_backbone(name: str, pretrained: bool, weights: str | Path | None) -> P
 
 
 @contextmanager
-def _without_pooler(config: PreTrainedConfig) -> Iterator[dict[str, bool]]:
+def _without_pooler(config: PreTrainedConfig, pooling: Pooling | None) -> Iterator[dict[str, bool]]:
     """Arguments that leave out a pooler, which would get no gradient; loading need not report its weights."""
+    if pooling == "pooled":
+        yield {}
+        return
     cls: Any = MODEL_MAPPING.get(type(config), None)
     # What came with code of its own is taken as it is: before that code has run, nobody knows what it takes.
     is_known = inspect.isclass(cls) and not cls.__module__.startswith("transformers_modules")

@@ -15,8 +15,8 @@ from transformers.modeling_outputs import ImageClassifierOutput, SequenceClassif
 
 from hf_mlcl.losses import CrossEntropyLoss
 from hf_mlcl.metrics.decision import DecisionRule
-from hf_mlcl.models.backbones import feature_size
 from hf_mlcl.models.configuration import MLCLConfig
+from hf_mlcl.models.families import feature_size
 from hf_mlcl.models.modeling import TEXT_INPUTS, MLCLModel, SharedModel
 
 Classifier = TypeVar("Classifier", bound="_LinearHeadsClassifier")
@@ -46,7 +46,7 @@ class _LinearHeadsClassifier(SharedModel):
 
     def __init__(self, config: MLCLConfig) -> None:
         super().__init__(config)
-        self.heads = LinearHeads(config.num_heads, config.num_labels, feature_size(self.backbone))
+        self.heads = LinearHeads(config.num_heads, config.num_labels, feature_size(self.backbone, config.modalities))
         self.cross_entropy = CrossEntropyLoss()
         self.post_init()
 
@@ -67,7 +67,7 @@ class _LinearHeadsClassifier(SharedModel):
         encoder = encoder.merged()
         config = copy.deepcopy(encoder.config)
         config.num_heads = len(weight)
-        labels, size = config.num_labels, feature_size(encoder.backbone)
+        labels, size = config.num_labels, feature_size(encoder.backbone, config.modalities)
         if tuple(weight.shape[1:]) != (labels, size) or tuple(bias.shape) != tuple(weight.shape[:2]):
             raise ValueError(
                 f"weight must have shape (heads, {labels}, {size}) and bias (heads, {labels}); "
@@ -110,10 +110,13 @@ class _LinearHeadsClassifier(SharedModel):
         config.thresholds, config.single_label = None if thresholds is None else cuts, rule.single_label
         config.logit_temperature = float(rule.temperature * temperature)
 
+    def logits_of(self, features: Tensor) -> Tensor:
+        """Logits (rows, labels) of features, as `features_of` gives them."""
+        return self.heads(features.to(self.heads.weight.dtype)) / self.config.logit_temperature
+
     def _loss_and_logits(self, labels: Tensor | None, **inputs: Tensor | None) -> tuple[Tensor | None, Tensor]:
         given: dict[str, Any] = {name: value for name, value in inputs.items() if value is not None}
-        features = self.features_of(given)
-        logits = self.heads(features.to(self.heads.weight.dtype)) / self.config.logit_temperature
+        logits = self.logits_of(self.features_of(given))
         if self.config.problem_type == "single_label_classification":
             return None if labels is None else self.cross_entropy(logits, labels), logits
         loss = None if labels is None else F.binary_cross_entropy_with_logits(logits, labels.to(logits.dtype))
@@ -145,14 +148,18 @@ class MLCLForSequenceClassification(_LinearHeadsClassifier):
         token_type_ids: Tensor | None = None,
         position_ids: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
+        pixel_values: Tensor | None = None,
+        modality_mask: Tensor | None = None,
         labels: Tensor | None = None,
     ) -> SequenceClassifierOutput:
         """Logits, and their loss: binary cross-entropy with multi-hot labels.
 
-        With the problem type ``single_label_classification`` it is cross-entropy with class ids or one-hot rows.
+        With the problem type ``single_label_classification`` it is cross-entropy with class ids or one-hot rows. Texts
+        may come with images where the backbone reads both.
         """
         given = (input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds)
-        loss, logits = self._loss_and_logits(labels, **dict(zip(TEXT_INPUTS, given, strict=True)))
+        images = {"pixel_values": pixel_values, "modality_mask": modality_mask}
+        loss, logits = self._loss_and_logits(labels, **dict(zip(TEXT_INPUTS, given, strict=True)), **images)
         return SequenceClassifierOutput(loss=loss, logits=logits)
 
 

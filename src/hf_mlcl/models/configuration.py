@@ -11,9 +11,16 @@ from transformers import AutoConfig, PreTrainedConfig
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from hf_mlcl.metrics.decision import DecisionRule
+from hf_mlcl.models.families import (
+    ALWAYS_POOLED,
+    Modality,
+    Pooling,
+    auto_pooling,
+    check_first_token,
+    is_dual,
+)
 from hf_mlcl.models.loading import check_timm
 
-Pooling = Literal["first", "mean", "pooled"]
 Rule = tuple[str, Callable[[Any], bool]]  # what the value of a field must be, in words and as a check
 POOLING: Rule = (f"one of {', '.join(get_args(Pooling))}", lambda value: value in get_args(Pooling))
 SHARE: Rule = ("a number from 0 to below 1", lambda value: _is_number(value) and 0 <= value < 1)
@@ -44,8 +51,11 @@ class MLCLConfig(PreTrainedConfig):
         backbone_config: Of any text encoder, a `TimmWrapperConfig`, or a `FeatureBackboneConfig`; RoBERTa's by default.
         projection_dim: Length of embeddings and prototypes.
         projection_bias: Whether the layers of the projection have biases: the authors' have, the paper prints none.
-        pooling: How a text becomes one vector: its ``first`` token or the ``mean`` of all; ``pooled`` where the
-            backbone gives one vector by itself (images, features).
+        pooling: How tokens or patches become one vector: the ``first``, the ``last`` that is no padding, the ``mean``
+            of all, or ``pooled``, what the backbone's own class makes of them. ``auto`` becomes one of these at once,
+            by the architecture (`hf_mlcl.models.families`).
+        modalities: Of a backbone with a tower for texts and one for images (CLIP, SigLIP): which of them are asked,
+            both if not given (`hf_mlcl.models.dual`). None for all other backbones.
         classifier: Whether there is a linear layer from features to logits, as losses on logits need it.
         classifier_dropout: Dropout of the features before it in training: the authors' code has 0.1, the paper none.
         num_heads: Linear layers whose probabilities a classifier made by linear evaluation averages.
@@ -67,7 +77,8 @@ class MLCLConfig(PreTrainedConfig):
     backbone_config: PreTrainedConfig | dict[str, Any] | None = None
     projection_dim: int = 256
     projection_bias: bool = False
-    pooling: Pooling = "first"
+    pooling: Pooling | Literal["auto"] = "auto"
+    modalities: list[Modality] | None = None
     classifier: bool = False
     classifier_dropout: float = 0.0
     num_heads: int = 3
@@ -89,8 +100,10 @@ class MLCLConfig(PreTrainedConfig):
         given = self.backbone_config
         if not isinstance(given, PreTrainedConfig):
             raise ValueError(f"backbone_config must be a configuration or its dictionary, but is {given!r}.")
-        if given.model_type in ("timm_wrapper", "mlcl_features") and POOLING[1](self.pooling):
-            self.pooling = "pooled"
+        if self.pooling == "auto" or (given.model_type in ALWAYS_POOLED and POOLING[1](self.pooling)):
+            self.pooling = auto_pooling(given)
+        if self.modalities is None and is_dual(given):
+            self.modalities = list(get_args(Modality))
         if self.problem_type is None:  # type: ignore[has-type]
             self.problem_type = "multi_label_classification"
         super().__post_init__(**kwargs)
@@ -99,6 +112,13 @@ class MLCLConfig(PreTrainedConfig):
         """Types and ranges."""
         check_timm(self.backbone_config)
         _check(self, projection_dim=_whole(1), num_heads=_whole(1), pooling=POOLING)
+        if self.pooling == "first":
+            check_first_token(self.backbone_config)
+        known = get_args(Modality) if is_dual(self.backbone_config) else ()
+        wrong = [name for name in self.modalities or () if name not in known]
+        if wrong or self.modalities == [] or len(set(self.modalities or ())) != len(self.modalities or ()):
+            expected = "'text', 'image' or both" if known else "None: this backbone has no towers to choose from"
+            raise ValueError(f"modalities must be {expected}, but is {self.modalities!r}.")
         _check(self, classifier=FLAG, projection_bias=FLAG, classifier_dropout=SHARE)
 
     def validate_labels(self) -> None:

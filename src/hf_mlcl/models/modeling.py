@@ -22,10 +22,12 @@ from transformers import initialization as init
 from transformers.dynamic_module_utils import custom_object_save
 from transformers.utils import ModelOutput
 
-from hf_mlcl.models import adapters, backbones
+from hf_mlcl.models import adapters, backbones, dual
 from hf_mlcl.models.adapter_files import WithAdapter
-from hf_mlcl.models.backbones import FeatureBackbone, backbone_from_config, feature_size
-from hf_mlcl.models.configuration import FeatureBackboneConfig, MLCLConfig, Pooling
+from hf_mlcl.models.backbones import FeatureBackbone, backbone_from_config
+from hf_mlcl.models.configuration import FeatureBackboneConfig, MLCLConfig
+from hf_mlcl.models.exported import exported_encoder
+from hf_mlcl.models.families import Modality, Pooling, decoder_inputs, feature_size, freeze_unused, represent
 from hf_mlcl.models.loading import check_kernels, check_weights, place, trust_backbone, unreadable_weights
 from hf_mlcl.models.row_dropout import RowDropout, batch_dropout
 
@@ -94,12 +96,24 @@ class SharedModel(PreTrainedModel):
 
     def __init__(self, config: MLCLConfig, backbone: PreTrainedModel | None = None) -> None:
         super().__init__(config)
-        self.backbone = backbone_from_config(config.backbone_config) if backbone is None else backbone
-        self.main_input_name = self.backbone.main_input_name
+        if backbone is None:
+            backbone = backbone_from_config(config.backbone_config, pooling=config.pooling)  # type: ignore[arg-type]
+        self.backbone = backbone
+        images_only = config.modalities == ["image"]
+        self.main_input_name = "pixel_values" if images_only else self.backbone.main_input_name
 
     def features_of(self, inputs: Mapping[str, Tensor]) -> Tensor:
         """What the backbone makes of a batch: one vector per row, as `MLCLConfig.pooling` says."""
-        return backbones.represent(self.backbone(**inputs), inputs.get("attention_mask"), self.config.pooling)
+        if self.config.modalities is not None:
+            return dual.joined_features(self.backbone, inputs, self.config.modalities)
+        outputs = self.backbone(**decoder_inputs(self.config.backbone_config, inputs))
+        return represent(outputs, inputs.get("attention_mask"), self.config.pooling)
+
+    def name_features(self, inputs: Mapping[str, Tensor]) -> Tensor:
+        """Where tokenised names of labels lie among the features; of images, too, if there is a tower for texts."""
+        if self.config.modalities is not None:
+            return dual.name_features(self.backbone, inputs, self.config.modalities)
+        return self.features_of(inputs)
 
     def _set_gradient_checkpointing(self, enable: bool = True, *args: Any, **kwargs: Any) -> None:
         """Pass it on to the backbone, which knows how; precomputed features have too little to gain."""
@@ -140,15 +154,21 @@ class SharedModel(PreTrainedModel):
             os.makedirs(save_directory, exist_ok=True)
             for part in (self.backbone, self.backbone.config):
                 custom_object_save(part, save_directory, config=self.backbone.config)
+        # transformers would write the names that weights had in earlier versions, under which no trainer resumes.
+        kwargs.setdefault("save_original_format", False)
         return super().save_pretrained(save_directory, *args, **kwargs)
 
     def get_input_embeddings(self) -> nn.Module:
-        """Those of the backbone."""
-        return self.backbone.get_input_embeddings()
+        """Those of the backbone, or of its text tower."""
+        return self._reader.get_input_embeddings()
 
     def set_input_embeddings(self, value: nn.Module) -> None:
-        """Those of the backbone."""
-        self.backbone.set_input_embeddings(value)
+        """Those of the backbone, or of its text tower."""
+        self._reader.set_input_embeddings(value)
+
+    @property
+    def _reader(self) -> Any:
+        return self.backbone if self.config.modalities is None else self.backbone.text_model
 
     def resize_token_embeddings(self, *args: Any, **kwargs: Any) -> nn.Embedding:
         """As for any model; the size of the vocabulary is noted where loading looks for it, with the backbone."""
@@ -208,7 +228,7 @@ class MLCLModel(WithAdapter, SharedModel):
 
     def __init__(self, config: MLCLConfig, backbone: PreTrainedModel | None = None) -> None:
         super().__init__(config, backbone)
-        hidden = feature_size(self.backbone)
+        hidden = feature_size(self.backbone, config.modalities)
         self.projection = ProjectionHead(hidden, config.projection_dim, config.projection_bias)
         self.prototypes = LabelPrototypes(config.num_labels, config.projection_dim)
         self.classifier = nn.Linear(hidden, config.num_labels) if config.classifier else None
@@ -217,7 +237,17 @@ class MLCLModel(WithAdapter, SharedModel):
                 part.to(self.device, self.dtype)  # the backbone's
         self.embedding_chunk_size: int | None = None
         self.dropout_by_row = self.freeze_batch_norm = False
+        freeze_unused(self.backbone, config.modalities)
         self.post_init()
+
+    @classmethod
+    def from_pretrained(cls, name: str | os.PathLike[str] | None, *args: Any, **kwargs: Any) -> Any:
+        """As for any model, without code and random weights; also from what `export_encoder` wrote for others."""
+        if name is not None and not isinstance(kwargs.get("config"), PreTrainedConfig):
+            exported = exported_encoder(name, kwargs)
+            if exported is not None:
+                return exported
+        return super().from_pretrained(name, *args, **kwargs)
 
     @classmethod
     def from_backbone(
@@ -227,7 +257,8 @@ class MLCLModel(WithAdapter, SharedModel):
         *,
         projection_dim: int = 256,
         projection_bias: bool = False,
-        pooling: Pooling | Literal["auto"] = "first",
+        pooling: Pooling | Literal["auto"] = "auto",
+        modalities: Sequence[Modality] | None = None,
         classifier: bool = False,
         classifier_dropout: float = 0.0,
         peft_config: Any = None,
@@ -241,8 +272,11 @@ class MLCLModel(WithAdapter, SharedModel):
             label_names: The labels, in the order of their ids.
             projection_dim: As in `MLCLConfig`, where the other settings of the heads are explained too.
             projection_bias: Whether the projection has biases.
-            pooling: ``"first"`` token or ``"mean"`` of a text's tokens; ``"auto"`` takes what the model's own
-                sentence-transformers files say, and the mean where there are none.
+            pooling: How tokens or patches become one vector: ``"first"``, ``"last"`` (padding does not count),
+                ``"mean"``, or ``"pooled"``, as the backbone's own class does it. ``"auto"`` takes what the model's own
+                sentence-transformers files say, and goes by the architecture where there are none: `MLCLConfig`.
+            modalities: Of CLIP, SigLIP and the like: ``["text"]`` or ``["image"]`` asks one tower only; both if not
+                given, and a row may then have a text, an image or both.
             classifier: Whether to add a linear classifier; the trainer adds it by itself where the loss needs logits.
             classifier_dropout: Dropout of the features before it.
             peft_config: Of an adapter of PEFT, such as ``LoraConfig(r=16)``, which learns in place of the backbone.
@@ -259,10 +293,7 @@ class MLCLModel(WithAdapter, SharedModel):
         names = list(label_names)
         if isinstance(label_names, str) or len(names) != len(set(names)) or not names:
             raise ValueError(f"label_names must be a list of different names, one per label; got {label_names!r}.")
-        backbone = backbones.load_backbone(name, **kwargs)
-        if pooling == "auto":
-            stated = None if isinstance(name, PreTrainedModel) else backbones.stated_pooling(name, **place(kwargs))
-            pooling = stated or "mean"
+        backbone, pooling = backbones.load_backbone(name, pooling=pooling, **kwargs)
         config = MLCLConfig(
             backbone_config=copy.deepcopy(backbone.config),  # replaced by the original, whose attention it would unset
             id2label=dict(enumerate(names)),
@@ -270,6 +301,7 @@ class MLCLModel(WithAdapter, SharedModel):
             projection_dim=projection_dim,
             projection_bias=projection_bias,
             pooling=pooling,
+            modalities=None if modalities is None else list(modalities),
             classifier=classifier,
             classifier_dropout=classifier_dropout,
         )
@@ -338,7 +370,8 @@ class MLCLModel(WithAdapter, SharedModel):
         """Add a linear classifier on the features, if there is none."""
         if self.classifier is None:
             device = self.prototypes.weight.device
-            self.classifier = nn.Linear(feature_size(self.backbone), self.config.num_labels).to(device, self.dtype)
+            size = feature_size(self.backbone, self.config.modalities)
+            self.classifier = nn.Linear(size, self.config.num_labels).to(device, self.dtype)
             self._init_weights(self.classifier)
             self.config.classifier = True
 
@@ -351,12 +384,14 @@ class MLCLModel(WithAdapter, SharedModel):
         inputs_embeds: Tensor | None = None,
         pixel_values: Tensor | None = None,
         feature_values: Tensor | None = None,
+        modality_mask: Tensor | None = None,
     ) -> MLCLOutput:
         """Encode a batch. Which inputs there are depends on the backbone."""
-        names = (*TEXT_INPUTS, "pixel_values", "feature_values")
-        given = (input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, pixel_values, feature_values)
+        names = (*TEXT_INPUTS, "pixel_values", "feature_values", "modality_mask")
+        texts = (input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds)
+        given = (*texts, pixel_values, feature_values, modality_mask)
         inputs = {name: value for name, value in zip(names, given, strict=True) if value is not None}
-        if self.main_input_name not in inputs and "inputs_embeds" not in inputs:
+        if self.config.modalities is None and not {self.main_input_name, "inputs_embeds"} & inputs.keys():
             kind = type(self.backbone).__name__
             raise ValueError(f"{self.main_input_name} is missing: this model's backbone is {kind}.")
         batch, chunk = len(next(iter(inputs.values()))), self.embedding_chunk_size

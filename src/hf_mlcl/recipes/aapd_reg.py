@@ -14,6 +14,7 @@ RECIPE = Recipe(
     settings={
         "backbone": "roberta-base",
         "max_length": 220,
+        "pooling": "first",
         "clean_text": True,
         "optim": "adamw_torch",
         "weight_decay": 0.01,

@@ -15,6 +15,7 @@ RECIPE = Recipe(
     settings={
         "backbone": "roberta-base",
         "max_length": 220,
+        "pooling": "first",
         "clean_text": True,
         "single_label": True,  # the largest score counts; accuracy is reported
         "optim": "adamw_torch",

@@ -42,26 +42,47 @@ def keep_best(results: Sequence[ExperimentResult], output_dir: str) -> tuple[str
     return str(best.settings["loss"]), output.path / "classifier"
 
 
+def explain_best(results: Sequence[ExperimentResult], output_dir: str) -> Path:
+    """The page of that classifier: what it has learned, and where it errs."""
+    from hf_mlcl.data import load_corpus
+    from hf_mlcl.experiments.explaining import explain_saved
+    from hf_mlcl.experiments.prediction import Predictor
+    from hf_mlcl.pages import write_explain_page
+
+    best = max(results, key=lambda result: result.metrics["validation_macro_f1"])
+    predictor, corpus = Predictor(best.folder), load_corpus(best.settings["corpus"])
+    explained = explain_saved(predictor, corpus["test"], corpus["train"], data=str(best.settings["corpus"]))
+    return write_explain_page(Path(output_dir) / "explain.html", explained)
+
+
 def draw(results: Sequence[ExperimentResult]) -> Any:
     """Scores of each loss, and F1 of the rare, medium and frequent thirds of the labels."""
     from matplotlib.figure import Figure
 
-    from hf_mlcl.colours import PALETTE
+    from hf_mlcl.colours import HATCHES, loss_styles
 
+    styles = loss_styles(str(result.settings["loss"]) for result in results)
+    rare: dict[str, float] = {}
     figure = Figure(figsize=(9.6, 3.6), layout="constrained")
     left, right = figure.subplots(1, 2)
     names = ("micro_f1", "macro_f1", "mAP")
     for number, result in enumerate(results):
         at = np.arange(3) + (number - (len(results) - 1) / 2) * 0.8 / len(results)
-        style = {"width": 0.76 / len(results), "color": PALETTE[number % len(PALETTE)]}
-        left.bar(at, [result.metrics[f"test_{name}"] for name in names], label=result.settings["loss"], **style)
+        loss = str(result.settings["loss"])
+        style = {"width": 0.76 / len(results), "color": styles[loss].colour, "hatch": HATCHES[number % len(HATCHES)]}
+        style |= {"edgecolor": "white", "linewidth": 0}
+        left.bar(at, [result.metrics[f"test_{name}"] for name in names], label=loss, **style)
         labels = sorted(result.per_label, key=lambda label: label["train_rows"])
         thirds = np.array_split([label["f1"] for label in labels], 3)
         right.bar(at, [float(np.mean(third)) for third in thirds], **style)
+        rare[loss] = float(np.mean(thirds[0]))
     left.set_xticks(np.arange(3), ["micro-F1", "macro-F1", "mAP"])
     right.set_xticks(np.arange(3), ["rare labels", "medium labels", "frequent labels"])
-    left.set(ylim=(0, 1), title=f"{results[0].settings['corpus']}, test split")
-    right.set(ylim=(0, 1), title="macro-F1 by how often a label occurs")
+    best = max(results, key=lambda result: result.metrics["test_macro_f1"]).settings["loss"]
+    left.set(ylim=(0, 1), ylabel=f"score on the test split of {results[0].settings['corpus']}")
+    left.set_title(f"{best} has the highest macro-F1", fontsize=11)
+    right.set(ylim=(0, 1), ylabel="macro-F1")
+    right.set_title(f"{max(rare, key=lambda name: rare[name])} finds rare labels best", fontsize=11)
     figure.legend(loc="outside lower center", ncols=len(results), frameon=False)
     return figure
 

@@ -15,6 +15,7 @@ RECIPE = Recipe(
         "backbone": "roberta-base",
         "corpus_options": {"labelled_only": True},  # the tweets that the paper counts
         "max_length": 220,
+        "pooling": "first",
         "clean_text": True,
         "optim": "adamw_torch",
         "weight_decay": 0.01,

@@ -4,20 +4,6 @@ A study's way: `specification` (file to runs) -> `running` (a pool of processes,
 `results` (one row per run) -> `tables` (the paper's) and `figures`.
 """
 
-from hf_mlcl.study.results import planned_study, study_table
-from hf_mlcl.study.running import Progress, run_study
-from hf_mlcl.study.specification import ReportOptions, Run, Study, StudyError, load_outline, load_study, ready_studies
+from hf_mlcl._lazy import attach
 
-__all__ = [
-    "Progress",
-    "ReportOptions",
-    "Run",
-    "Study",
-    "StudyError",
-    "load_outline",
-    "load_study",
-    "planned_study",
-    "ready_studies",
-    "run_study",
-    "study_table",
-]
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

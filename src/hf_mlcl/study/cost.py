@@ -91,7 +91,7 @@ def settings_cost(
 
 
 def _size(settings: Mapping[str, Any], modality: str) -> int:
-    return int(settings.get("max_length", 220) if modality == "text" else settings.get("image_size", 224))
+    return int(settings.get("max_length", 220) if modality == "text" else settings.get("image_size") or 224)
 
 
 def _resolved(run: Run) -> dict[str, Any]:
@@ -172,6 +172,6 @@ def _network(modality: str, backbone: str | None, size: int) -> tuple[Any, bool]
         return backbone_from_config(RobertaConfig(vocab_size=50_265, **long_enough)), True
     try:
         with without_vain_attempts(str(backbone)):
-            return load_backbone(str(backbone), pretrained=False), True
+            return load_backbone(str(backbone), pretrained=False)[0], True
     except (OSError, ValueError):
         return _network(modality, None, size)[0], False

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from filelock import Timeout
 
-from hf_mlcl.files import HIDDEN_FOLDER
-from hf_mlcl.study.results import read_failure, read_result, run_lock, write_json
+from hf_mlcl.files import HIDDEN_FOLDER, write_json
+from hf_mlcl.study.results import read_failure, read_result, run_lock
 from hf_mlcl.study.specification import Run
 from hf_mlcl.versions import library_versions
 

@@ -17,8 +17,9 @@ import pandas as pd
 from matplotlib.backend_bases import FigureCanvasBase
 from matplotlib.figure import Figure
 
-from hf_mlcl.colours import PALETTE
+from hf_mlcl.colours import DPI, loss_styles
 from hf_mlcl.files import whole_file
+from hf_mlcl.pages.html import svg
 from hf_mlcl.study.cost import split_sizes
 from hf_mlcl.study.results import ARGUMENT, finished, select, study_table
 from hf_mlcl.study.specification import Study, flat
@@ -75,13 +76,17 @@ def draw_space(table: pd.DataFrame, select_by: str = SELECT_BY) -> Figure | None
     if means["loss"].nunique() < 2:
         return None
     figure, panels = _panels(means, ["corpus"])
-    colours = _colours(means["loss"])
+    styles = loss_styles(means["loss"])
     for axes, rows in panels:
-        for point in rows.to_dict("records"):
-            style = {"s": 60, "color": colours[point["loss"]], "label": point["loss"]}
-            axes.scatter(point["uniformity"], point["alignment"], **style)
+        for number, point in enumerate(rows.sort_values("uniformity").to_dict("records")):
+            style, at = styles[point["loss"]], (point["uniformity"], point["alignment"])
+            axes.scatter(*at, s=60, color=style.colour, marker=style.marker, label=point["loss"])
+            axes.annotate(point["loss"], at, (6, -11 if number % 2 else 4), textcoords="offset points", fontsize=8)
         axes.margins(0.15)
         axes.set(xlabel="uniformity (lower is better)", ylabel="alignment (lower is better)")
+    ranks = means.groupby("loss")[["alignment", "uniformity"]].mean().idxmin()
+    seen = f"{ranks['alignment']} keeps positives closest, {ranks['uniformity']} spreads rows most evenly"
+    figure.suptitle(seen, fontsize=11, x=0.01, ha="left")
     _legend(figure)
     return figure
 
@@ -115,16 +120,31 @@ def draw_curves(
         return None
     printed = metric_of(metric)
     figure, panels = _panels(table, panel)
-    colours = _colours(table[line])
+    styles = loss_styles(table[line])
     for axes, rows in panels:
         for name, runs in rows.groupby(line, sort=False):
             points = printed.factor * runs.groupby(x)[y].agg(["mean", "std"]).fillna(0)
-            axes.plot(points.index, points["mean"], marker="o", markersize=4, color=colours[name], label=name)
+            style = styles[name]
+            drawn = {"color": style.colour, "marker": style.marker, "markersize": 5, "linestyle": style.line}
+            axes.plot(points.index, points["mean"], label=name, **drawn)
             band = (points["mean"] - points["std"], points["mean"] + points["std"])
-            axes.fill_between(points.index, *band, color=colours[name], alpha=0.15, linewidth=0)
+            axes.fill_between(points.index, *band, color=style.colour, alpha=0.15, linewidth=0)
         axes.set(xlabel=x_label, ylabel=printed.title)
+    figure.suptitle(_seen(panels, metric), fontsize=11, x=0.01, ha="left")
     _legend(figure)
     return figure
+
+
+def _seen(panels: Sequence[tuple[Any, pd.DataFrame]], metric: str) -> str:
+    """What a figure of curves shows, in words."""
+    lines = {axes.get_title(): {line.get_label(): line.get_ydata() for line in axes.lines} for axes, _ in panels}
+    if metric == "prr":
+        first, last = (np.mean([each[i] for panel in lines.values() for each in panel.values()]) for i in (0, -1))
+        return f"{metric_of(metric).title}: {first:.0f} on the left, {last:.0f} on the right"
+    best = {title: max(panel, key=lambda name: float(np.max(panel[name]))) for title, panel in lines.items()}
+    if len(set(best.values())) == 1:
+        return f"{next(iter(best.values()))} reaches the highest {metric_of(metric).title}"
+    return f"Highest {metric_of(metric).title}: " + ", ".join(f"{name} on {title}" for title, name in best.items())
 
 
 class Drawing(NamedTuple):
@@ -154,6 +174,7 @@ def save_figures(
     table: pd.DataFrame | None = None,
     names: Sequence[str] | None = None,
     suffix: str = "png",
+    embedded: dict[str, str] | None = None,
 ) -> tuple[dict[str, Path], dict[str, str]]:
     """Draw every figure that the finished runs of a study allow; one that fails is logged, and the others are drawn.
 
@@ -163,6 +184,7 @@ def save_figures(
         table: Its runs; read from its folder if not given.
         names: Of `FIGURES`; all if not given.
         suffix: Format, such as png, pdf or svg.
+        embedded: Gets each picture as an SVG that can stand in a page.
 
     Returns:
         The pictures, and what those that could not be drawn need.
@@ -183,7 +205,9 @@ def save_figures(
                 missing[name] = FIGURES[name].needs
                 continue
             with whole_file(path) as draft:
-                figure.savefig(draft, dpi=150, format=suffix)
+                figure.savefig(draft, dpi=DPI, format=suffix)
+            if embedded is not None:
+                embedded[name] = svg(figure)
         except Exception as error:  # a picture is no reason to lose the report of a study
             logger.warning("The figure %s could not be drawn: %s: %s", name, type(error).__name__, error)
         else:
@@ -204,10 +228,6 @@ def _panels(table: pd.DataFrame, keys: Sequence[str]) -> tuple[Figure, list[tupl
         axes.set_axisbelow(True)
         panels.append((axes, rows))
     return figure, panels
-
-
-def _colours(names: pd.Series) -> dict[str, str]:
-    return dict(zip(names.unique(), PALETTE * len(names), strict=False))
 
 
 def _legend(figure: Figure) -> None:

@@ -10,7 +10,8 @@ from filelock import FileLock
 
 from hf_mlcl.files import whole_file
 from hf_mlcl.study.figures import FIGURES, save_figures
-from hf_mlcl.study.rendering import html_page, to_latex, to_markdown
+from hf_mlcl.study.rendering import to_latex, to_markdown
+from hf_mlcl.study.report_page import report_page
 from hf_mlcl.study.results import save_table, study_table
 from hf_mlcl.study.specification import Study
 from hf_mlcl.study.tables import ReportTable, report_tables, space_tables
@@ -27,6 +28,8 @@ class Published(NamedTuple):
 def publish(study: Study, per: str = "metric") -> Published:
     """Write ``runs.parquet``, ``runs.csv``, ``report.md``, ``report.tex``, ``report.html`` and ``figures/``.
 
+    The HTML page has everything in it, pictures too: it may be moved or sent alone.
+
     Args:
         study: The study.
         per: See `report_tables`.
@@ -36,12 +39,13 @@ def publish(study: Study, per: str = "metric") -> Published:
         table = study_table(study)  # read here: who publishes last knows of all runs that others published before
         tables = [*report_tables(study, table, per=per), *space_tables(study, table)]
         paths = save_table(table, folder)
-        drawn, _ = save_figures(study, folder / "figures", table)
-        pictures = [(f"figures/{path.name}", FIGURES[name].title) for name, path in drawn.items()]
+        embedded: dict[str, str] = {}
+        drawn, _ = save_figures(study, folder / "figures", table, embedded=embedded)
+        pictures = [(embedded[name], FIGURES[name].title) for name in drawn]
         texts = {
             "report.md": "\n\n".join([f"# {study.name}", study.description, *map(to_markdown, tables)]) + "\n",
             "report.tex": "\n\n".join(map(to_latex, tables)) + "\n",
-            "report.html": html_page(study.name, study.description, tables, pictures),
+            "report.html": report_page(study, table, tables, pictures),
         }
         for name, text in texts.items():
             with whole_file(folder / name) as draft:

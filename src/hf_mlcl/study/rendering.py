@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from hf_mlcl.pages.html import environment
 from hf_mlcl.study.tables import Cell, ReportTable, Row
 
 LATEX_LOSSES = {"bce": "BCE", "focal": "Focal", "asymmetric": "ASY", "lsep": "LSEP", "zlpr": "ZLPR", "base": "Base"}
@@ -58,38 +59,41 @@ def to_latex(table: ReportTable) -> str:
 
 def to_html(table: ReportTable) -> str:
     """A section with the table and its notes."""
-    return str(_template("report.html.jinja").module.section(table))
+    html_filters()
+    return str(environment().get_template("table.html.jinja").module.section(table))
 
 
-def html_page(
-    title: str, description: str, tables: Sequence[ReportTable], pictures: Sequence[tuple[str, str]] = ()
-) -> str:
-    """A whole page that needs no other file but its pictures (paths with captions)."""
-    page = _template("report.html.jinja")
-    return str(page.render(title=title, description=description, tables=tables, pictures=pictures))
+def html_filters() -> None:
+    """Let the templates of pages have what tables of a report need."""
+    from markupsafe import Markup, escape
+
+    environment().filters |= {
+        "levels": _levels,
+        "groups": _groups,
+        "html": lambda cell: Markup(HTML.text(cell)),
+        "code": lambda text: Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text)))),
+    }
 
 
 @functools.cache
 def _template(name: str) -> Any:
     from jinja2 import Environment, PackageLoader
-    from markupsafe import Markup
 
     marks: dict[str, Any] = {}
     if name.endswith(".tex.jinja"):  # braces are LaTeX's own
         marks = {"block_start_string": "<%", "block_end_string": "%>", "variable_start_string": "<<"}
         marks |= {"variable_end_string": ">>", "trim_blocks": True}
-    environment = Environment(loader=PackageLoader("hf_mlcl.study", "."), autoescape=".html" in name, **marks)
-    environment.filters |= {
+    made = Environment(loader=PackageLoader("hf_mlcl.study", "."), **marks)
+    made.filters |= {
         "levels": _levels,
         "groups": _groups,
-        "html": lambda cell: Markup(HTML.text(cell)),
         "markdown": MARKDOWN.text,
         "latex": lambda cell: re.sub("-(?=[0-9])", "$-$", LATEX.text(cell)),
         "markdown_text": lambda text: re.sub(r"([\\`*_\[\]<>|#])", r"\\\1", text),
         "latex_text": lambda text: text.translate(str.maketrans(LATEX_SPECIAL)),
         "latex_losses": lambda loss: [LATEX_LOSSES.get(part.strip()) for part in loss.split("+")],
     }
-    return environment.get_template(name)
+    return made.get_template(name)
 
 
 def _levels(table: ReportTable) -> list[list[tuple[str, int]]]:

@@ -24,12 +24,12 @@ from typing import Any
 import pandas as pd
 from filelock import FileLock, Timeout
 
-from hf_mlcl.files import strict_json, whole_file
+from hf_mlcl.files import read_json, strict_json, whole_file, write_json
 from hf_mlcl.study.specification import ReportOptions, Run, Study, StudyError, flat
 
 logger = logging.getLogger(__name__)
 
-RESULT_KEYS = ("metrics", "seconds", "settings", "finished", "versions", "machine")
+RESULT = {"metrics": dict, "seconds": dict, "settings": dict, "finished": str, "versions": dict, "machine": dict}
 STATES = ("finished", "running", "waiting", "failed")
 ARGUMENT = "argument."
 """How the columns of settings begin; metrics have their plain names."""
@@ -38,7 +38,7 @@ ARGUMENT = "argument."
 def write_plan(study: Study) -> None:
     """Write the study down in its folder; results that are there stay."""
     plan = {**dataclasses.asdict(study), "output_dir": None}
-    if _read_json(study.output_dir / "plan.json") != json.loads(strict_json(plan)):
+    if read_json(study.output_dir / "plan.json") != json.loads(strict_json(plan)):
         write_json(study.output_dir / "plan.json", plan)
 
 
@@ -47,7 +47,7 @@ def planned_study(folder: str | Path) -> Study:
     path = Path(folder) / "plan.json"
     if not path.exists():
         raise StudyError(f"{folder} holds no study yet: start it with `hf-mlcl study run FILE`.")
-    plan = _read_json(path, *(field.name for field in dataclasses.fields(Study)))
+    plan = read_json(path, _warn_of_damage, **{field.name: object for field in dataclasses.fields(Study)})
     if plan is None or not all(isinstance(run, dict) for run in plan["runs"]):
         raise StudyError(f"{path} is damaged: `hf-mlcl study run FILE` writes it again.")
     report = ReportOptions(**{**plan["report"], "metrics": tuple(plan["report"]["metrics"])})
@@ -58,17 +58,15 @@ def planned_study(folder: str | Path) -> Study:
 def read_result(folder: Path) -> Any:
     """The result in a run's folder; None where there is none, or a damaged one: the run then counts as not done."""
     path = folder / "result.json"
-    result = _read_json(path, *RESULT_KEYS)
-    metrics = result["metrics"] if result else {}
-    if not isinstance(metrics, dict) or not all(value is None or isinstance(value, Real) for value in metrics.values()):
-        _warn_of_damage(path, "its metrics are not numbers by name")
-        return None
+    result = read_json(path, _warn_of_damage, **RESULT)
+    if result and not all(value is None or isinstance(value, Real) for value in result["metrics"].values()):
+        return _warn_of_damage(path, "its metrics are not numbers by name")
     return result
 
 
 def read_failure(folder: Path) -> Any:
     """How the last attempt failed (``error``), and how many did (``attempts``); None where none has."""
-    return _read_json(folder / "failure.json", "error", "attempts")
+    return read_json(folder / "failure.json", _warn_of_damage, error=str, attempts=int)
 
 
 def run_lock(folder: Path) -> FileLock:
@@ -87,27 +85,6 @@ def run_state(folder: Path) -> str:
         except Timeout:
             return "running"
     return "failed" if read_failure(folder) else "waiting"
-
-
-def write_json(path: Path, data: Any) -> None:
-    """Write a file whole or not at all."""
-    with whole_file(path) as draft:
-        draft.write_text(strict_json(data), encoding="utf-8")
-
-
-def _read_json(path: Path, *keys: str) -> Any:
-    """A JSON file, which has these keys where it is whole; None where there is none, or a damaged one."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, RecursionError) as error:
-        _warn_of_damage(path, str(error))
-        return None
-    missing = [key for key in keys if not isinstance(content, dict) or key not in content]
-    if missing:
-        _warn_of_damage(path, f"it has no {missing[0]!r}")
-    return None if missing else content
 
 
 @functools.cache  # once, however often it is looked at

@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tqdm import tqdm
+
 from hf_mlcl.study.execution import Job, Runner, do, record_failure, run_experiment_of
 from hf_mlcl.study.on_ray import on_ray
 from hf_mlcl.study.results import read_failure, read_result, run_state, write_plan
@@ -153,6 +155,9 @@ def _in_own_process(job: Job, share: int, variables: Mapping[str, str]) -> None:
     os.environ.update(variables)  # the server that processes are copied from has those of its own beginning
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then ends this process
     threading.Thread(target=end_with_parent, daemon=True).start()
+    tqdm.set_lock(
+        threading.RLock()
+    )  # its own is a semaphore of the system, which a process that is killed leaves behind
     if share > 1 and "OMP_NUM_THREADS" not in os.environ:
         import torch
 

@@ -9,7 +9,6 @@ corpus's, the loss's, the setting's, then every override whose ``when`` applies.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import hashlib
 import itertools
 import json
@@ -22,6 +21,7 @@ from typing import Any, Literal
 
 import yaml
 
+from hf_mlcl.errors import unknown_name
 from hf_mlcl.experiments.settings_file import accepts, hint_name, known_arguments, parse_yaml
 
 TOP = (
@@ -206,12 +206,8 @@ class _Reader:
         return value
 
     def check_name(self, where: str, name: Any, valid: Sequence[str], what: str = "key") -> None:
-        if name in valid:
-            return
-        alike = {each: difflib.SequenceMatcher(None, str(name).lower(), each.lower()).ratio() for each in valid}
-        nearest = sorted(valid, key=lambda each: -alike[each])
-        listed = ", ".join(nearest[:8]) + (f" and {len(nearest) - 8} more" if len(nearest) > 8 else "")
-        raise self.error(where, f"there is no {what} {name!r}. Nearest: {listed}.")
+        if name not in valid:
+            raise self.error(where, unknown_name(what, name, valid, most=8))
 
     def outline(self) -> Study:
         for key in self.document:

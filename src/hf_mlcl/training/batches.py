@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
+import numpy as np
 import torch
-from torch.utils.data import DataLoader, Sampler
+from torch.utils.data import DataLoader, Sampler, Subset
 from transformers import Trainer
 
-from hf_mlcl.training.rows import label_ids
+from hf_mlcl.data.collators import Collator
+from hf_mlcl.data.labels import label_ids
 
 logger = logging.getLogger(__name__)
 
@@ -61,15 +64,15 @@ class BatchTrainer(Trainer):
         """HF's, and the columns that a collator of ours reads."""
         super()._set_signature_columns_if_needed()
         for collator in (self.data_collator, self.eval_data_collator):
-            read = getattr(collator, "label_column", "labels"), getattr(collator, "image_column", None)
-            self._signature_columns += [column for column in read if column and column not in self._signature_columns]
+            read = collator.columns if isinstance(collator, Collator) else []
+            self._signature_columns += [column for column in read if column not in self._signature_columns]
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Any:
         dataset = self.train_dataset if train_dataset is None else train_dataset
         if not self.args.label_aware_batches:
             return super()._get_train_sampler(train_dataset)
         seed = self.args.data_seed if self.args.data_seed is not None else self.args.seed
-        labels = label_ids(dataset, self.model.config.num_labels)
+        labels = label_ids(dataset, self.model.config.label_names)
         return LabelAwareSampler(labels, seed=seed, epoch=lambda: int(self.state.epoch or 0))
 
     def get_batch_samples(self, epoch_iterator: Any, num_batches: int, device: torch.device) -> Any:
@@ -139,6 +142,16 @@ def first_view(inputs: dict[str, Any]) -> dict[str, Any]:
     """Where images come in several views (batch, views, 3, height, width), only the first."""
     pixels = inputs.get("pixel_values")
     return {**inputs, "pixel_values": pixels[:, 0]} if pixels is not None and pixels.ndim == 5 else dict(inputs)
+
+
+def evenly(dataset: Any, most: int) -> Any:
+    """At most `most` rows, spread evenly over the dataset; of a stream, the first ones."""
+    if not hasattr(dataset, "__len__"):
+        return list(islice(dataset, most))
+    if len(dataset) <= most:
+        return dataset
+    chosen = np.linspace(0, len(dataset) - 1, most).astype(int).tolist()
+    return dataset.select(chosen) if hasattr(dataset, "select") else Subset(dataset, chosen)
 
 
 def check_not_empty(**datasets: Any) -> None:

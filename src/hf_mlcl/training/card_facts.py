@@ -8,7 +8,7 @@ import logging
 import os
 import platform
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,11 +17,12 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from hf_mlcl.data.labels import label_counts
 from hf_mlcl.evaluation.linear import LinearEvaluationResult
 from hf_mlcl.hub.model_card import DataFacts, LossFacts, ModelReport, SplitScores, calibrated, report_of_model
 from hf_mlcl.losses import CrossEntropyLoss, loss_kinds, loss_name, loss_terms
 from hf_mlcl.metrics import sigmoid
-from hf_mlcl.training.rows import evenly, label_counts
+from hf_mlcl.training.batches import evenly
 from hf_mlcl.versions import NOT_INSTALLED, library_versions
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def training_report(
     versions = {name: version.split("+")[0] for name, version in library_versions().items()}  # no local builds
     report = replace(
         report,
-        data=_data(dataset, dataset_id, trainer.train_dataset, _label_counts(trainer, len(report.label_names))),
+        data=_data(dataset, dataset_id, trainer.train_dataset, _label_counts(trainer, report.label_names)),
         losses=[_loss_facts(term.loss) for term in loss_terms(trainer.loss)],
         hyperparameters=_hyperparameters(trainer),
         scores=scores,
@@ -146,7 +147,7 @@ def _data(
     return replace(facts, **{field: getattr(corpus, field) for field in ("summary", "homepage", "license", "citation")})
 
 
-def _label_counts(trainer: Any, labels: int) -> npt.NDArray[np.int64] | None:
+def _label_counts(trainer: Any, labels: Sequence[str]) -> npt.NDArray[np.int64] | None:
     """How often each label occurs in the training data; None where that cannot be told at once.
 
     Rows that are no columns and no list may have to be read and decoded: a card is not worth another epoch of that.

@@ -99,12 +99,7 @@ def evaluate_features(
 
 
 def make_classifier(model: MLCLModel, result: LinearEvaluationResult) -> Any:
-    """A classifier that decides as its scores were computed.
-
-    Args:
-        model: The encoder whose features were evaluated.
-        result: Of the evaluation.
-    """
+    """A classifier that decides as its scores were computed, from the encoder whose features were evaluated."""
     images = model.main_input_name == "pixel_values"
     kind: Any = MLCLForImageClassification if images else MLCLForSequenceClassification
     classifier = kind.from_encoder(model, result.weight, result.bias)

@@ -87,6 +87,7 @@ class FeatureTrainer(BatchTrainer):
             size = self.args.eval_batch_size  # and no sampler: rows come in their order
             loader = self._get_dataloader(dataset, "features", size, augmented=augmented_pass is not None)
             with _random_numbers(seed) if seed else nullcontext(), self.accelerator.autocast():
+                self.callback_handler.eval_dataloader = loader  # for those who show how far it is
                 for batch in loader:
                     batch = first_view(self._prepare_inputs(batch))
                     label = batch.pop("labels", None)
@@ -94,6 +95,8 @@ class FeatureTrainer(BatchTrainer):
                     features.append(self.accelerator.gather_for_metrics(rows.contiguous()).cpu())
                     if label is not None:
                         labels.append(self.accelerator.gather_for_metrics(label.float().contiguous()).cpu())
+                    self.callback_handler.on_prediction_step(self.args, self.state, self.control)
+                self.callback_handler.on_predict(self.args, self.state, self.control, metrics={})
         finally:
             self.args.dataloader_drop_last, self.args.dataloader_persistent_workers = before
             self.model.train(was_training)

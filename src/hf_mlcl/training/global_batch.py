@@ -29,6 +29,12 @@ class GlobalLoss:
     contrastive: LossParts | None = None
     embedding_norms: Tensor | None = None
 
+    def summary(self) -> dict[str, Tensor]:
+        """The loss, and what this rank's share of a contrastive one has to say; detached, on the device."""
+        counted = self.contrastive is not None and self.contrastive.counts is not None
+        said = self.contrastive.statistics() if self.contrastive is not None and counted else {}
+        return {"loss": self.value.detach(), **{name: value.detach() for name, value in said.items()}}
+
 
 def global_loss(loss: nn.Module, outputs: Any, labels: Tensor, real_rows: int | None = None) -> GlobalLoss:
     """Compute `loss` over the rows of all ranks.

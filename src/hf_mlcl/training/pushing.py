@@ -83,7 +83,7 @@ class PushingTrainer(Trainer):
         revision: str | None = None,
         **card: Any,
     ) -> Any:
-        """Save the encoder, write its card, and upload both: nothing else of the output folder.
+        """Save the encoder, write its card, and upload both for everybody to load: nothing else of the output folder.
 
         Args:
             commit_message: First line of the commit.
@@ -129,7 +129,7 @@ class PushingTrainer(Trainer):
 
     def _push_kept(self, folder: Path, message: str, place: str | None) -> None:
         """Push the model in a folder and, where a place in the repository is given, the whole folder there."""
-        self._push(str(folder), message, blocking=True)
+        self._push(str(folder), message, blocking=True, as_saved=True)
         if place is not None:
             self._hub.upload_folder(
                 repo_id=str(self.hub_model_id),
@@ -145,7 +145,13 @@ class PushingTrainer(Trainer):
         return HfApi(token=self.args.hub_token)
 
     def _push(
-        self, folder: str, message: str, blocking: bool, token: str | None = None, revision: str | None = None
+        self,
+        folder: str,
+        message: str,
+        blocking: bool,
+        token: str | None = None,
+        revision: str | None = None,
+        as_saved: bool = False,  # checkpoints on the way: this trainer goes on from them, and nobody else
     ) -> Any:
         push = partial(
             push_folder,
@@ -155,6 +161,7 @@ class PushingTrainer(Trainer):
             token=token if token is not None else self.args.hub_token,
             revision=revision if revision is not None else self.args.hub_revision,
             commit_message=message,
+            as_saved=as_saved,
         )
         return push() if blocking else self._hub.run_as_future(push)
 

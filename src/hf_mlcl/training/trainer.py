@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from transformers import PreTrainedTokenizerBase
 
-from hf_mlcl.data.collators import TextCollator
+from hf_mlcl.data.collators import Collator, TextCollator
 from hf_mlcl.evaluation import LinearEvaluationConfig, LinearEvaluationResult
 from hf_mlcl.files import FullDiskError, naming_full_disk
 from hf_mlcl.hub import SplitScores
@@ -27,14 +27,13 @@ from hf_mlcl.models import FeatureBackbone, MLCLModel
 from hf_mlcl.models.adapter_files import find_adapter, load_trained_state, read_adapter
 from hf_mlcl.models.adapters import adopt, check_trainable, has_adapter
 from hf_mlcl.training.arguments import ContrastiveTrainingArguments
-from hf_mlcl.training.batches import REAL_ROWS, check_not_empty, first_view
+from hf_mlcl.training.batches import REAL_ROWS, check_not_empty, evenly, first_view
 from hf_mlcl.training.card_facts import scores_of, training_report
 from hf_mlcl.training.divergence import DivergenceWatch
 from hf_mlcl.training.evaluation import evaluate_features, make_classifier, split_features
 from hf_mlcl.training.features import FeatureTrainer, probe
 from hf_mlcl.training.global_batch import TrainingStatistics, global_loss
 from hf_mlcl.training.pushing import PushingTrainer
-from hf_mlcl.training.rows import evenly
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +54,8 @@ class ContrastiveMultiLabelTrainer(FeatureTrainer, PushingTrainer):
         args: The arguments; they may name the loss.
         data_collator: Makes batches of the model's inputs and multi-hot ``labels``, such as
             `hf_mlcl.data.TextCollator` (the default where `processing_class` is a tokenizer) or `ImageCollator`.
-        train_dataset: Rows for the collator.
+        train_dataset: Rows for the collator. Labels may be ids, or names of the model's labels: in lists, in one text
+            (``"sport|music"``), or as columns of 0 and 1.
         eval_dataset: The same.
         processing_class: Tokenizer or image processor; saved with the model.
         eval_data_collator: The collator of evaluation, prediction and features where it differs: images are augmented
@@ -107,6 +107,8 @@ class ContrastiveMultiLabelTrainer(FeatureTrainer, PushingTrainer):
         self.loss = self._loss_of(args)
         self.statistics = TrainingStatistics()
         self.divergence = DivergenceWatch()
+        self.latest: dict[str, Tensor] = {}
+        """Loss and, of a contrastive one, the similarities of the last step on this rank, for those who watch."""
         self.eval_data_collator = eval_data_collator
         self.last_scores: SplitScores | None = None
         """What the last linear evaluation of these weights predicted, for the model card."""
@@ -117,6 +119,7 @@ class ContrastiveMultiLabelTrainer(FeatureTrainer, PushingTrainer):
         names = ("compute_metrics", "preprocess_logits_for_metrics")
         self._given_for_logits = {name: kwargs[name] for name in names if kwargs.get(name) is not None}
         kwargs["compute_metrics"] = self._metrics_of_loss(args)
+        self.processing_class = processing_class  # already needed where HF's makes the first model
         super().__init__(
             model=model,
             args=args,
@@ -129,6 +132,23 @@ class ContrastiveMultiLabelTrainer(FeatureTrainer, PushingTrainer):
         self.add_callback(self.divergence)
         if data_collator is None and isinstance(processing_class, PreTrainedTokenizerBase):
             self.data_collator = TextCollator(processing_class, self.model.config.num_labels)
+        self.data_collator, self.eval_data_collator = map(
+            self._with_label_names, (self.data_collator, self.eval_data_collator)
+        )
+        self._align_tokens(self.model)
+
+    def _with_label_names(self, collator: Any) -> Any:
+        """One of our collators with the names of the model's labels, for rows that hold names or a column for each."""
+        if not isinstance(collator, Collator) or not isinstance(collator.num_labels, int):
+            return collator
+        names = self.model.config.label_names
+        return replace(collator, num_labels=names) if len(names) == collator.num_labels else collator
+
+    def _align_tokens(self, model: MLCLModel) -> None:
+        """What HF's trainer does with a warning, which is for models that generate."""
+        if isinstance(self.processing_class, PreTrainedTokenizerBase):
+            for token in ("pad_token_id", "bos_token_id", "eos_token_id"):
+                setattr(model.config, token, getattr(self.processing_class, token))
 
     def _loss_of(self, args: ContrastiveTrainingArguments) -> Any:
         if self._given_loss is not None:
@@ -202,7 +222,9 @@ class ContrastiveMultiLabelTrainer(FeatureTrainer, PushingTrainer):
         self.loss = self._loss_of(self.args)
         self.args.follow_loss(self.loss)
         self.compute_metrics = self._metrics_of_loss(self.args)
-        return self._fit_model_to_loss(super().call_model_init(trial), self.args)
+        model = self._fit_model_to_loss(super().call_model_init(trial), self.args)
+        self._align_tokens(model)
+        return model
 
     def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
         """HF's optimizer; with ``head_learning_rate``, groups of their own for what is not backbone."""
@@ -255,6 +277,7 @@ class ContrastiveMultiLabelTrainer(FeatureTrainer, PushingTrainer):
         result = global_loss(self.loss, outputs, labels, real_rows)
         if model.training:
             self.statistics.add(result)
+            self.latest = result.summary()
             self.divergence.add(result.value, self.state.global_step + 1, self.optimizer)
         return (result.value, outputs) if return_outputs else result.value
 

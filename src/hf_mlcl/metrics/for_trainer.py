@@ -97,11 +97,6 @@ def compute_single_label_metrics(prediction: EvalPrediction) -> dict[str, float]
 def rule_metrics(labels: ArrayLike, probabilities: ArrayLike, rule: DecisionRule) -> dict[str, float]:
     """Metrics of what a rule decides: with mAP, or with the accuracy where each row has a single label.
 
-    Args:
-        labels: Multi-hot truth (rows, labels).
-        probabilities: Between 0 and 1, same shape.
-        rule: What to decide by.
-
     Examples:
         >>> rule_metrics([[1, 0], [0, 1]], [[0.4, 0.3], [0.2, 0.1]], DecisionRule(single_label=True))["accuracy"]
         0.5

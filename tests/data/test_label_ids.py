@@ -7,7 +7,7 @@ import pytest
 import torch
 from datasets import Dataset
 
-from hf_mlcl.training.rows import label_ids
+from hf_mlcl.data.labels import label_ids
 
 MULTI_HOT = [[0, 1, 1], [1, 0, 0], [0, 0, 0], [1, 1, 1]]
 IDS = [[1, 2], [0], [], [0, 1, 2]]

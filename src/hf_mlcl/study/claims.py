@@ -1,0 +1,142 @@
+"""What the paper claims, and a sentence on what the runs of a study say of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+import pandas as pd
+
+from hf_mlcl.losses import on_logits_only
+from hf_mlcl.study.paper import paper_value
+from hf_mlcl.study.results import ARGUMENT, finished, select
+from hf_mlcl.study.specification import Study
+from hf_mlcl.study.tables import CORPUS_TITLES, column_of, metric_of
+
+CONTRASTIVE = ("base", "proto", "mulsupcon", "msc", "wo_reg", "reg")
+LOGIT = ("bce", "asymmetric", "zlpr", "focal", "lsep")
+
+
+class Claim(NamedTuple):
+    """One side is said to be better than the other in a metric: of each the best of these losses."""
+
+    text: str
+    metric: str
+    better: Sequence[str]
+    worse: Sequence[str]
+
+
+CLAIMS = (
+    Claim("Contrastive losses gain macro-F1 over losses on logits", "macro_f1", CONTRASTIVE, LOGIT),
+    Claim("`reg` is at least as good as `wo_reg`", "macro_f1", ("reg",), ("wo_reg",)),
+    Claim("`reg` is the best of the contrastive losses", "macro_f1", ("reg",), CONTRASTIVE[:-1]),
+    Claim("Losses on logits rank better (mAP)", "mAP", LOGIT, CONTRASTIVE),
+    Claim("The regulariser keeps positives together (alignment, lower is better)", "alignment", ("reg",), ("wo_reg",)),
+)
+PAPER_PRR = 0.38
+
+
+class Verdict(NamedTuple):
+    """A claim, and what is seen of it."""
+
+    claim: str
+    holds: str  # yes, no, or partly
+    sentence: str
+
+
+def verdicts(study: Study, table: pd.DataFrame) -> list[Verdict]:
+    """A sentence for each claim that the finished runs have something to say about.
+
+    Args:
+        study: The study.
+        table: Its runs; see `study_table`.
+    """
+    done = finished(table)
+    if done.empty:
+        return []
+    chosen = select(done, study.report.select_by)
+    # A loss under another name, or joined with another, is not what the paper speaks of.
+    own = chosen.get(f"{ARGUMENT}loss", chosen["loss"])
+    plain = chosen[own.astype(str) == chosen["loss"].astype(str)]
+    found = [verdict for claim in CLAIMS if (verdict := _verdict(claim, plain))]
+    return found + _little_data(plain) + _prr(plain)
+
+
+def _verdict(claim: Claim, table: pd.DataFrame) -> Verdict | None:
+    column = column_of(table, claim.metric)
+    if column is None:
+        return None
+    metric = metric_of(claim.metric)
+    places: list[tuple[str, float, str]] = []
+    for key, rows in table.dropna(subset=[column]).groupby(["corpus", "setting"], sort=False):
+        means = rows.groupby("loss")[column].mean().to_dict()
+        ours = _difference(means.get, claim)
+        if ours is None:
+            continue
+        size = str(rows.get(f"{ARGUMENT}size", pd.Series(["full"])).iloc[0])
+        printed = {loss: paper_value(key[0], size, loss, claim.metric) for loss in (*claim.better, *claim.worse)}
+        paper = _difference(printed.get, claim)
+        name = ", ".join([CORPUS_TITLES.get(key[0], key[0]), *(part for part in key[1:] if part != "default")])
+        text = f"{name} {ours[0] * metric.factor:+.{metric.digits}f} (`{ours[1]}` against `{ours[2]}`)"
+        if paper is not None:
+            text += f", the paper {paper[0] * metric.factor:+.{metric.digits}f}"
+        places.append((name, ours[0] if metric.higher_is_better else -ours[0], text))
+    if not places:
+        return None
+    right = sum(gain >= 0 for _, gain, _ in places)
+    holds = "yes" if right == len(places) else "partly" if right else "no"
+    seen = {"yes": "Seen", "partly": f"Seen on {right} of {len(places)}", "no": "Not seen"}[holds]
+    return Verdict(claim.text, holds, f"{seen}: {'; '.join(text for _, _, text in places)}.")
+
+
+def _difference(value: Callable[[str], float | None], claim: Claim) -> tuple[float, str, str] | None:
+    """Between the best of each side, and which they are."""
+    higher = metric_of(claim.metric).higher_is_better
+    sides = [_best(value, losses, higher) for losses in (claim.better, claim.worse)]
+    (first, a), (second, b) = (side or ("", None) for side in sides)
+    return None if a is None or b is None else (a - b, first, second)
+
+
+def _best(value: Callable[[str], float | None], losses: Iterable[str], higher: bool) -> tuple[str, float | None] | None:
+    known = {loss: found for loss in losses if (found := value(loss)) is not None}
+    return max(known.items(), key=lambda one: one[1] if higher else -one[1]) if known else None
+
+
+def _little_data(table: pd.DataFrame) -> list[Verdict]:
+    """Whether contrastive losses gain more with little training data, where a corpus was run in both sizes."""
+    column, size = column_of(table, "macro_f1"), f"{ARGUMENT}size"
+    if column is None or size not in table:
+        return []
+    claim = CLAIMS[0]
+    texts, right = [], 0
+    for corpus, rows in table.dropna(subset=[column]).groupby("corpus", sort=False):
+        means = {key: part.groupby("loss")[column].mean().to_dict() for key, part in rows.groupby(size)}
+        gains = {key: gain[0] for key, each in means.items() if (gain := _difference(each.get, claim))}
+        if {"full", "small"} <= gains.keys():
+            right += gains["small"] >= gains["full"]
+            name = CORPUS_TITLES.get(corpus, corpus)
+            texts.append(f"{name} {100 * gains['small']:+.2f} with little data, {100 * gains['full']:+.2f} with all")
+    if not texts:
+        return []
+    holds = "yes" if right == len(texts) else "partly" if right else "no"
+    seen = {"yes": "Seen", "partly": f"Seen on {right} of {len(texts)}", "no": "Not seen"}[holds]
+    return [Verdict("Contrastive losses gain most where training data are few", holds, f"{seen}: {'; '.join(texts)}.")]
+
+
+def _prr(table: pd.DataFrame) -> list[Verdict]:
+    temperature = f"{ARGUMENT}temperature"
+    if not {"prr", temperature} <= set(table.columns):
+        return []
+    at = table[(table[temperature].astype(float) - 0.1).abs() < 1e-9].dropna(subset=["prr"])
+    at = at[[not on_logits_only(str(loss)) for loss in at["loss"]]]
+    if at.empty:
+        return []
+    low, high = 100 * at["prr"].min(), 100 * at["prr"].max()
+    holds = "yes" if low <= 100 * PAPER_PRR <= high else "partly" if abs((low + high) / 2 - 38) < 12 else "no"
+    return [
+        Verdict(
+            "About 38 % of positive pairs would be pushed apart at temperature 0.1 (PRR)",
+            holds,
+            f"{low:.0f} to {high:.0f} % in these runs, at their end.",
+        )
+    ]

@@ -1,0 +1,195 @@
+"""The report of a study as a page: verdicts, tables, every run, labels, curves and times, in one file."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from hf_mlcl.experiments.results import METRICS_FILE
+from hf_mlcl.metrics import frequency_groups
+from hf_mlcl.pages import charts
+from hf_mlcl.pages.html import render
+from hf_mlcl.study.claims import verdicts
+from hf_mlcl.study.rendering import html_filters
+from hf_mlcl.study.results import ARGUMENT, finished, select
+from hf_mlcl.study.specification import Study
+from hf_mlcl.study.tables import CORPUS_TITLES, GROUPS, Cell, ReportTable, Row, column_of, metric_of
+
+logger = logging.getLogger(__name__)
+
+OF_A_RUN = {f"{ARGUMENT}{name}" for name in ("corpus", "loss", "seed", "output_dir", "resume_from_checkpoint")}
+"""Settings that have a column of their own, or say nothing of what was run."""
+POINTS = 60
+"""Of a learning curve, at most."""
+
+
+def report_page(
+    study: Study, table: pd.DataFrame, tables: Sequence[ReportTable], pictures: Sequence[tuple[str, str]] = ()
+) -> str:
+    """The page.
+
+    Args:
+        study: The study.
+        table: Its runs; see `study_table`.
+        tables: Those of the report.
+        pictures: Pairs of an address, such as `hf_mlcl.pages.html.svg` gives, and a caption.
+    """
+    done = finished(table)
+    chosen = select(done, study.report.select_by) if len(done) else done
+    kept = [{**run, **_kept(study, run)} for run in chosen.to_dict("records")]
+    per_label, curves, times = _per_label(kept), _curves(kept), _times(done)
+    losses = [loss for loss in study.names("loss") if loss in set(chosen.get("loss", ()))]
+    specs: dict[str, Any] = {}
+    if per_label and len(losses) > 1:
+        places = [one["place"] for one in per_label]
+        specs["deltas"] = charts.label_deltas(_places(per_label), losses, max(map(places.count, places)))
+    if curves:
+        specs["curves"] = charts.learning_curves(_places(curves), list(dict.fromkeys(c["loss"] for c in curves)))
+    if times:
+        specs["times"] = charts.run_times(losses)
+    groups = _frequency_table(study, per_label, losses)
+    html_filters()
+    return render(
+        "report.html.jinja",
+        {"charts": specs, "datasets": {"per_label": per_label, "curves": curves, "times": times}},
+        study=study,
+        verdicts=verdicts(study, table),
+        tables=[*tables, *([groups] if groups else [])],
+        pictures=pictures,
+        charts=list(specs),
+        states=table["state"].value_counts().to_dict(),
+        **_runs(study, table),
+    )
+
+
+def _place(row: Any) -> str:
+    setting = "" if row["setting"] == "default" else f", {row['setting']}"
+    return f"{CORPUS_TITLES.get(row['corpus'], row['corpus'])}{setting}"
+
+
+def _places(records: Sequence[dict[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(record["place"] for record in records))
+
+
+def _kept(study: Study, run: Any) -> dict[str, Any]:
+    """What a run has written beside its scores; nothing where it has kept nothing, or where that is damaged."""
+    path = study.output_dir / "runs" / run["id"] / "work" / METRICS_FILE
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        labels = [(str(one["label"]), int(one["train_rows"]), float(one["f1"])) for one in content["per_label"]]
+        history = {int(one["step"]): float(one["loss"]) for one in content.get("history", ())}
+    except FileNotFoundError:
+        return {"labels": [], "history": {}}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        logger.warning("%s is damaged and not used: %s", path, error)
+        return {"labels": [], "history": {}}
+    return {"labels": labels, "history": history}
+
+
+def _per_label(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """F1 of every label by loss, means over seeds."""
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    scores: dict[tuple[str, str, str], list[float]] = {}
+    for run in runs:
+        for label, rows, score in run["labels"]:
+            key = (_place(run), label)
+            found.setdefault(key, {"place": key[0], "label": label, "rows": rows, "scores": {}})
+            scores.setdefault((*key, run["loss"]), []).append(score)
+    for (place, label, loss), values in scores.items():
+        found[place, label]["scores"][loss] = round(float(np.mean(values)), 4)
+    return list(found.values())
+
+
+def _frequency_table(study: Study, per_label: list[dict[str, Any]], losses: Sequence[str]) -> ReportTable | None:
+    """Macro-F1 of frequent, medium and rare labels, the best of a column in bold."""
+    columns: list[tuple[str, ...]] = []
+    values: list[list[float | None]] = []
+    for place in _places(per_label):
+        labels = [one for one in per_label if one["place"] == place]
+        groups = frequency_groups(np.array([one["rows"] for one in labels]))
+        for title, ids in zip(("frequent", "medium", "rare"), groups.values(), strict=True):
+            found = []
+            for loss in losses:
+                known = [labels[i]["scores"][loss] for i in ids if loss in labels[i]["scores"]]
+                found.append(float(np.mean(known)) if known and len(known) == len(ids) else None)
+            if any(value is not None for value in found):
+                columns.append((place, title))
+                values.append(found)
+    if not columns:
+        return None
+    text = metric_of("macro_f1").text
+    best = [max(value for value in column if value is not None) for column in values]
+    rows = []
+    for i, loss in enumerate(losses):
+        cells = [
+            None if (value := column[i]) is None else Cell(text(value), bold=value == top > 0)
+            for column, top in zip(values, best, strict=True)
+        ]
+        rows.append(Row(GROUPS[0], loss, cells))
+    notes = ["Thirds of the labels by their training rows; means over seeds. Bold: the best of a column; not tested."]
+    return ReportTable("Macro-F1 (%) of frequent and rare labels", columns, rows, notes)
+
+
+def _curves(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The training loss as it was logged."""
+    found = []
+    for run in runs:
+        points = {step: value for step, value in run["history"].items() if np.isfinite(value)}
+        every = -(-len(points) // POINTS) or 1
+        about = {"place": _place(run), "loss": run["loss"], "seed": str(run["seed"]), "run": run["id"]}
+        found += [{**about, "step": step, "value": points[step]} for step in sorted(points)[::every]]
+    return found
+
+
+def _times(done: pd.DataFrame) -> list[dict[str, Any]]:
+    if "seconds.total" not in done:
+        return []
+    runs = done.dropna(subset=["seconds.total"]).to_dict("records")
+    return [
+        {"place": _place(run), "loss": run["loss"], "seed": str(run["seed"])}
+        | {"minutes": round(float(run["seconds.total"]) / 60, 3)}
+        for run in runs
+    ]
+
+
+def _runs(study: Study, table: pd.DataFrame) -> dict[str, Any]:
+    """Every run with what it was and what came of it: the settings in which runs differ, and those that all share."""
+    metrics = [metric for metric in study.report.metrics if column_of(table, metric)]
+    settings = [name for name in table.columns if str(name).startswith(ARGUMENT) and name not in OF_A_RUN]
+    texts = {name: [_text(value) for value in table[name]] for name in settings}
+    differing = [name for name in settings if len(set(texts[name])) > 1]
+    shared = {name.removeprefix(ARGUMENT): texts[name][0] for name in settings if name not in differing}
+    heads = ["corpus", "loss", "setting", "seed", "state"]
+    rows = []
+    for i, run in enumerate(table.to_dict("records")):
+        row: list[tuple[str, Any]] = [(str(run[name]), "") for name in heads]
+        for metric in metrics:
+            value = run.get(column_of(table, metric))
+            known = value is not None and value == value
+            row.append((metric_of(metric).text(value) if known else "", value if known else ""))
+        seconds = run.get("seconds.total")
+        row.append((f"{seconds / 60:.1f}", seconds) if seconds is not None and seconds == seconds else ("", ""))
+        rows.append(row + [(texts[name][i], "") for name in differing])
+    headings = [*heads, *(metric_of(metric).title for metric in metrics), "minutes"]
+    return {
+        "run_headings": headings + [name.removeprefix(ARGUMENT) for name in differing],
+        "runs": rows,
+        "shared": shared,
+        "errors": [run for run in table.to_dict("records") if run["state"] == "failed"],
+    }
+
+
+def _text(value: Any) -> str:
+    """A setting in print; of a path within a machine the last two parts, where a Hub id has its own."""
+    if value is None or value != value:
+        return ""
+    if isinstance(value, float):
+        return f"{value:g}"
+    text = str(value)
+    return "/".join(Path(text).parts[-2:]) if text.startswith("/") else text

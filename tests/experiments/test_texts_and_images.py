@@ -1,0 +1,97 @@
+"""A table with images and texts, from its columns to predictions."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+from datasets import DatasetDict
+from PIL import Image
+from transformers import pipeline
+
+from hf_mlcl.data import read_own_data
+from hf_mlcl.data.own import data_fingerprint
+from hf_mlcl.experiments import build_experiment, own_recipe, run_experiment
+from hf_mlcl.experiments.prediction import Predictor
+from models.tiny_backbones import folder_of
+
+ROWS = 48
+COLOURS = ("red", "green", "blue")
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory) -> Path:
+    """Every fourth row lacks its image, every fourth its title."""
+    folder = tmp_path_factory.mktemp("films")
+    rows = []
+    for i in range(ROWS):
+        colours = [COLOURS[i % 3], *([COLOURS[(i + 1) % 3]] if i % 2 else [])]
+        pixels = np.zeros((30, 20, 3), dtype="uint8")
+        for colour in colours:
+            pixels[10 * COLOURS.index(colour) :, :, COLOURS.index(colour)] = 200 + i
+        Image.fromarray(pixels).save(folder / f"{i}.png")
+        title = " ".join([*colours, "of the"])
+        rows.append(["" if i % 4 == 1 else f"{i}.png", "" if i % 4 == 2 else title, "|".join(colours)])
+    with (folder / "films.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([["poster", "title", "genres"], *rows])
+    return folder / "films.csv"
+
+
+def test_a_table_with_both_is_recognised_and_no_row_is_lost(table):
+    data = read_own_data(table)
+    assert (data.modality, data.content_column, data.beside_column) == ("text+image", "poster", "title")
+    assert sum(map(len, data.splits.values())) == ROWS
+    assert ("texts", "column 'title', for a backbone that reads both") in data.describe()
+    assert own_recipe(data, "films").for_loss("reg")["backbone"].startswith("openai/clip")
+    rows = [row for split in data.splits.values() for row in split]
+    assert all(row["image"] is not None or row["text"] for row in rows)
+    assert sum(row["image"] is None for row in rows) == ROWS // 4
+    without = {name: split.remove_columns("text") for name, split in data.splits.items()}
+    assert data_fingerprint(data.splits) != data_fingerprint(without)
+
+
+def run(table: Path, backbone: Path, output: Path):
+    data = read_own_data(table)
+    settings = {
+        "backbone": str(backbone),
+        "output_dir": str(output),
+        "max_steps": 2,
+        "use_cpu": True,
+    }
+    recipe = own_recipe(data, str(table), str(backbone))
+    return run_experiment(*build_experiment(recipe, {**settings, "corpus": str(table)}), data.splits, quiet=True)
+
+
+def test_a_pair_of_towers_learns_from_both_and_predicts_from_either(table, tmp_path):
+    result = run(table, folder_of("CLIP", tmp_path / "clip"), tmp_path / "run")
+    assert "a photo of {}." in result.verdict["choices"]["prior"]  # names went through the text tower
+    predictor = Predictor(tmp_path / "run")
+    assert predictor.modality == "text+image"
+    image = table.parent / "3.png"
+    text, picture, both = predictor.probabilities(["red of", image, {"text": "red of", "image": image}])
+    assert not np.allclose(both, text, atol=1e-4)
+    assert not np.allclose(both, picture, atol=1e-4)
+    plain = pipeline("text-classification", str(tmp_path / "run" / "classifier"), top_k=None, device="cpu")
+    found = {one["label"]: one["score"] for one in plain(["red of"])[0]}
+    np.testing.assert_allclose([found[name] for name in predictor.label_names], text, atol=1e-5)
+    assert (tmp_path / "run" / "backbone" / "processor_config.json").is_file()
+
+
+def test_a_backbone_that_cannot_read_the_data_is_refused_before_it_is_loaded(table, tmp_path):
+    data = read_own_data(table)
+    only = {name: split.remove_columns("image") for name, split in data.splits.items()}
+    backbone = folder_of("Swin", tmp_path / "backbone")
+    settings = {"backbone": str(backbone), "output_dir": str(tmp_path / "run"), "use_cpu": True, "corpus": str(table)}
+    experiment = build_experiment(own_recipe(data, str(table), str(backbone)), settings)
+    with pytest.raises(ValueError, match="reads images, but the data have texts"):
+        run_experiment(*experiment, DatasetDict(only), quiet=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "rows"), [("Swin", 36), ("Qwen3", 36)])
+def test_a_backbone_that_reads_one_of_them_takes_the_rows_that_have_it(name, rows, table, tmp_path, caplog):
+    result = run(table, folder_of(name, tmp_path / "backbone"), tmp_path / "run")
+    assert "12 rows without any are left out" in caplog.text
+    assert Predictor(result.folder).modality == ("image" if name == "Swin" else "text")

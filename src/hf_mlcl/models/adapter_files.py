@@ -252,11 +252,11 @@ def _base(
         kwargs.setdefault("quantization_config", quantisation)
     try:
         if isinstance(wanted, PreTrainedModel):
-            backbone = load_backbone(wanted)
+            backbone, _ = load_backbone(wanted, pooling=config.pooling)
         elif origin.mlcl and given is None:
             backbone = kind.from_pretrained(wanted, trust_remote_code=trust, **kwargs).backbone
         else:
-            backbone = load_backbone(wanted, trust_remote_code=trust, **kwargs)
+            backbone, _ = load_backbone(wanted, pooling=config.pooling, trust_remote_code=trust, **kwargs)
     except (OSError, ValueError) as error:
         raise ValueError(
             f"{os.fspath(name)} is an adapter of the base model {origin.name!r}, which could not be loaded. Give the "

@@ -342,8 +342,9 @@ def test_push_to_hub_uploads_the_finished_encoder_and_the_classifier_once_each(t
 
 
 def test_the_newest_classifier_is_found(contrastive, tmp_path):
-    assert newest_classifier(contrastive.folder.parent) == contrastive.folder / "classifier"
-    assert newest_classifier(tmp_path) is None
+    beside = contrastive.folder.parent / "outputs"
+    assert newest_classifier(beside) == contrastive.folder / "classifier"
+    assert newest_classifier(tmp_path / "outputs") is None
 
 
 def test_what_is_no_classifier_is_refused(contrastive, tmp_path):

@@ -4,6 +4,6 @@ Charts are stated in Vega-Lite, whose scripts are put into the page (0.9 MB; Plo
 need more of our own JavaScript: here selections, sliders and zoom are part of a chart's description).
 """
 
-from hf_mlcl.pages.explain import Explained, Split, write_explain_page
+from hf_mlcl._lazy import attach
 
-__all__ = ["Explained", "Split", "write_explain_page"]
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from hf_mlcl.colours import BLUE, GREEN, GREY, ORANGE, PALETTE, PINK, RED, loss_styles
-from hf_mlcl.pages.numbers import STEPS
 
 Spec = dict[str, Any]
 STATES = {
@@ -17,6 +16,8 @@ STATES = {
     "without the label": (GREY, "circle"),
 }
 """Of a row on the map, for all labels or for one."""
+STEPS = 100
+"""Of the threshold slider, from 0 to 1."""
 TICKS = [digit * 10**power for power in range(6) for digit in (1, 2, 5)]
 CURVES = {"precision": (BLUE, []), "recall": (RED, [6, 3]), "F1": (GREEN, [2, 2])}
 

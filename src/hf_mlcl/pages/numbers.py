@@ -8,12 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from hf_mlcl.metrics import DecisionRule, LabelCounts, average_precision, expected_calibration_error
+from hf_mlcl.pages.charts import STEPS
 
 Flags = npt.NDArray[np.bool_]
 Probabilities = npt.NDArray[np.float32]
 
-STEPS = 100
-"""Of the threshold slider, from 0 to 1."""
 BINS = 10
 """Of a reliability curve."""
 LABELS_IN_A_MATRIX = 25

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -129,11 +131,19 @@ def test_text_and_image_corpora_go_through_a_data_loader(load, tokenizer):
     assert batch["labels"].sum() > 0
 
 
-def test_rows_are_cut_with_their_last_token_kept_and_shorter_ones_left_alone(tokenizer):
-    rows = [{"input_ids": [2, 3, 4, 3, 1], "attention_mask": [1] * 5}, {"input_ids": [2, 1], "attention_mask": [1, 1]}]
+def test_rows_are_cut_with_their_special_token_kept_and_shorter_ones_left_alone(tokenizer):
+    tokens = [[2, 3, 4, 3, 1], [2, 1], [1, 2, 3, 4, 3]]  # 1 is special
+    rows = [{"input_ids": ids, "attention_mask": [1] * len(ids)} for ids in tokens]
     batch = TextCollator(tokenizer, num_labels=2, max_length=3)(rows)
-    assert batch["input_ids"].tolist() == [[2, 3, 1], [2, 1, 0]]
-    assert batch["attention_mask"].tolist() == [[1, 1, 1], [1, 1, 0]]
+    assert batch["input_ids"].tolist() == [[2, 3, 1], [2, 1, 0], [1, 2, 3]]
+    assert batch["attention_mask"].tolist() == [[1, 1, 1], [1, 1, 0], [1, 1, 1]]
+    left = copy.deepcopy(tokenizer)
+    left.truncation_side = "left"
+    assert TextCollator(left, num_labels=2, max_length=3)(rows)["input_ids"].tolist() == [
+        [4, 3, 1],
+        [2, 1, 0],
+        [1, 4, 3],
+    ]
 
 
 NAMED = ["art", "music, classical", "sport"]

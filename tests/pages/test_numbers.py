@@ -8,7 +8,7 @@ from sklearn.calibration import calibration_curve
 from sklearn.metrics import average_precision_score, precision_recall_fscore_support
 
 from hf_mlcl.metrics import DecisionRule
-from hf_mlcl.pages import numbers
+from hf_mlcl.pages import charts, numbers
 from pages.made import NAMES, explained
 
 ONE = explained()
@@ -26,7 +26,7 @@ def test_the_table_of_labels_has_the_scores_of_scikit_learn():
 
 def test_at_every_threshold_of_the_slider_true_and_false_positives_are_those_of_the_rule():
     for step in (0, 7, 35, 50, 99, 100):
-        made = DecisionRule(step / numbers.STEPS).decide(P)
+        made = DecisionRule(step / charts.STEPS).decide(P)
         for curve in numbers.threshold_curves(TRUTH, P):
             label = curve["label"]
             assert curve["tp"][step] == int((made & TRUTH)[:, label].sum())

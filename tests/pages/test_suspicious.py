@@ -54,9 +54,8 @@ def test_of_40_flipped_labels_at_least_20_are_among_the_80_most_suspicious_rows(
 def test_doubtful_labels_are_named_the_most_doubtful_first():
     labels = np.array([[1, 0, 1], [0, 1, 0]], dtype=bool)
     found = suspicious_rows(labels, np.array([[0.4, 0.9, 0.1], [0.0, 0.9, 0.1]]))
-    assert [each.row for each in found] == [0, 1]
+    assert [each.row for each in found] == [0]  # of the other row nothing is doubtful
     assert (found[0].wrong, found[0].missing, found[0].score) == ([2, 0], [1], pytest.approx(0.9))
-    assert (found[1].wrong, found[1].missing) == ([], [])
 
 
 def test_features_that_never_move_and_labels_that_never_occur_do_no_harm():

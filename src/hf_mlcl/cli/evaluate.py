@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -129,12 +128,12 @@ def own_rows(data: str, split: str | None, columns: Mapping[str, Any], model: st
     from hf_mlcl.data.errors import CorpusFormatError
     from hf_mlcl.data.own import cut_missing_splits, data_fingerprint, read_own_data
     from hf_mlcl.experiments.prediction import training_settings
-    from hf_mlcl.experiments.results import DATA_FINGERPRINT, DATA_SOURCE
+    from hf_mlcl.experiments.results import DATA_FINGERPRINT, DATA_SOURCE, data_source
 
     trained = training_settings(model)
     as_trained: Any = {name: trained.get(name) if value is None else value for name, value in columns.items()}
     # The rows that training held out belong to the data, where they are the same.
-    same = trained.get(DATA_SOURCE) == str(Path(data).resolve())
+    same = trained.get(DATA_SOURCE) == data_source(data)
     test_file = trained.get("test_file") if same else None
     given = read_own_data(data, cut=False, test_file=test_file, **as_trained).splits
     if split == "all":

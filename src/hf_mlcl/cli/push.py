@@ -48,6 +48,10 @@ def push(
         raise typer.BadParameter("--examples and --no_examples are for --space.")
     if examples and no_examples:
         raise typer.BadParameter("Give --examples DATA or --no_examples, not both.")
+    if space and public and not (examples or no_examples):
+        raise typer.BadParameter(
+            "A public Space would show training rows to everybody. Say which with --examples DATA, or --no_examples."
+        )
     chosen = classifier_folder(folder)
     checked_files(chosen)  # nobody need be online, or logged in, to learn that a folder holds no model
     check_push(repo_id)
@@ -80,7 +84,8 @@ def _examples(model: str, data: str | None) -> Examples | None:
         return None
     found = Examples.of(Predictor(model), rows)
     say(
-        f"{len(found.content):,} of {len(rows):,} training rows go along, to be shown as examples (--no_examples: none)"
+        f"{len(found.content):,} of {len(rows):,} training rows go along, to be shown as examples "
+        "(--no_examples: none). The model is sent as hf-mlcl saved it, since the Space compares its features"
     )
     return found
 

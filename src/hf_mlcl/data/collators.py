@@ -53,7 +53,7 @@ class TextCollator:
         pad_to_multiple_of: Round the length up to a multiple; 8 suits tensor cores.
         label_column: Column with labels: lists of ids or names, names in one text (``"sport|music"``), or multi-hot
             rows. Without it, columns of 0 and 1 that are called as the labels are read.
-        max_length: Tokens of a row to keep, its last one (which often says that the text ends) among them.
+        max_length: Tokens of a row to keep; the one that says that the text ends, if there is such a one, among them.
 
     Examples:
         >>> from hf_mlcl.data import word_tokenizer
@@ -80,7 +80,7 @@ class TextCollator:
                 f"({', '.join(self.tokenizer.model_input_names)}). Tokenise the corpus first: "
                 f"hf_mlcl.data.tokenize(corpus, tokenizer)."
             )
-        unpadded = {name: [self._cut(row[name]) for row in rows] for name in inputs}
+        unpadded = {name: [self._cut(row, name) for row in rows] for name in inputs}
         batch = self.tokenizer.pad(unpadded, pad_to_multiple_of=self.pad_to_multiple_of, return_tensors="pt")
         return {**batch, **_labels(rows, self.num_labels, self.label_column)}
 
@@ -89,9 +89,14 @@ class TextCollator:
         """The columns that it reads beside the model's inputs."""
         return label_columns(self.num_labels, self.label_column)
 
-    def _cut(self, tokens: list[int]) -> list[int]:
-        whole = self.max_length is None or len(tokens) <= self.max_length
-        return tokens if whole else [*tokens[: self.max_length - 1], tokens[-1]]  # type: ignore[operator]
+    def _cut(self, row: Row, name: str) -> list[int]:
+        values, most = row[name], self.max_length
+        if most is None or len(values) <= most:
+            return list(values)
+        special, left = self.tokenizer.all_special_ids, self.tokenizer.truncation_side == "left"
+        if left:
+            return [values[0], *values[1 - most :]] if row["input_ids"][0] in special else values[-most:]
+        return [*values[: most - 1], values[-1]] if row["input_ids"][-1] in special else values[:most]
 
 
 @dataclass

@@ -94,8 +94,11 @@ class Anytime:
         self.frozen = self._with_test(stage.result, self.experiment.feature_cache_dir)
         self.seconds["test"] = time.perf_counter() - began
 
-    def train(self, checkpoint: str | None) -> dict[str, float]:
-        """Fine-tune from there, or from a checkpoint, as long as there is time and something to gain."""
+    def train(self, checkpoint: str | None, stopped: Callable[[], bool] = lambda: False) -> dict[str, float]:
+        """Fine-tune from there, or from a checkpoint, as long as there is time and something to gain.
+
+        `stopped` tells whether somebody has asked for an end.
+        """
         steps = self._plan()
         if steps == 0:
             self.tell("There is no time for fine-tuning: the classifier on the frozen encoder remains.")
@@ -104,6 +107,7 @@ class Anytime:
         self.trainer.add_callback(self.stages.callback(steps))
         try:
             outcome = self.trainer.train(resume_from_checkpoint=checkpoint)
+            self.stages.blend(stopped)
         except TrainingDivergedError as error:
             self.tell(f"{error} The best before that is kept.")
             return {}

@@ -14,7 +14,7 @@ import torch
 
 from hf_mlcl.data.own import data_fingerprint
 from hf_mlcl.evaluation.feature_cache import FeatureCache, feature_key
-from hf_mlcl.experiments.inputs import Inputs, sample_rows
+from hf_mlcl.experiments.inputs import Inputs, rows_with, sample_rows
 from hf_mlcl.experiments.output_folder import OutputFolder
 from hf_mlcl.experiments.prediction import Predictor, contents_of
 from hf_mlcl.experiments.results import METRICS_FILE, PAGE_FILE, ExperimentResult
@@ -102,7 +102,7 @@ def write_page_of_training(
         return False
     try:
         most = {split: result.settings[f"max_{kind}_samples"] for split, kind in (("train", "train"), ("test", "eval"))}
-        rows = {split: sample_rows(data[split], most[split]) for split in most}
+        rows = {split: rows_with(sample_rows(data[split], most[split]), inputs.modality) for split in most}
         with output.writing(PAGE_FILE):
             explained = explain_result(result, evaluated, rows, features, inputs.modality)
             write_explain_page(output.path / PAGE_FILE, explained)
@@ -211,12 +211,13 @@ def _facts(
         return facts
     settings, choices = result.settings, result.verdict.get("choices", {})
     kept = choices.get("kept")
-    encoder = "fine-tuned" if kept is None or kept.startswith("step") else "frozen: nothing was better on validation"
+    tuned = kept is None or not kept.startswith("the frozen encoder")
+    encoder = "fine-tuned" if tuned else "frozen: nothing was better on validation"
     backbone = "/".join(Path(str(settings.get("backbone") or "the default")).parts[-2:])
     return {
         "data": _data_name(result),
         "backbone": backbone,
-        "encoder": encoder + (f" ({kept})" if kept and kept.startswith("step") else ""),
+        "encoder": encoder + (f" ({kept})" if kept and tuned else ""),
         "loss": str(settings.get("loss")),
         **facts,
         "trained in": f"{result.seconds.get('total', 0) / 60:.1f} minutes",

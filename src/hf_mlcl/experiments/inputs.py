@@ -137,12 +137,19 @@ def _readable(data: DatasetDict, experiment: ExperimentArguments) -> tuple[Datas
     if len(known) == 2:
         return data, columns
     if len(columns) == 2 and len(known) == 1:
-        kept = {split: np.flatnonzero(having(rows, known[0])) for split, rows in data.items()}
+        kept = DatasetDict({split: rows_with(rows, known[0]) for split, rows in data.items()})
         if lost := sum(map(len, data.values())) - sum(map(len, kept.values())):
             logger.warning("%s reads %ss: %d rows without any are left out.", name, known[0], lost)
-        other = next(column for column in columns if column not in known)
-        data = DatasetDict({split: rows.select(kept[split]).remove_columns(other) for split, rows in data.items()})
+        return kept, None
     return data, None
+
+
+def rows_with(rows: Any, modality: str) -> Any:
+    """Of rows with texts and images, those that have what an encoder of one of them reads, and that alone."""
+    other = {"text": "image", "image": "text"}.get(modality)
+    if other not in rows.column_names:
+        return rows
+    return rows.select(np.flatnonzero(having(rows, modality))).remove_columns(other)
 
 
 def sample_rows(rows: Any, most: int | None) -> Any:
@@ -210,6 +217,8 @@ def _image_inputs(
             prepared = stated_preprocessing(name, model.config.backbone_config, trust_remote_code=trust)
     if experiment.image_size is not None:
         prepared = prepared._replace(size=experiment.image_size)
+    if experiment.max_train_length is not None:
+        raise ValueError("max_train_length is for data of texts alone; these have images. Leave it out.")
     how = prepared._asdict()
     transforms = [image_transform(train=train, augmentation=experiment.augmentation, **how) for train in (True, False)]
     augmented: Any

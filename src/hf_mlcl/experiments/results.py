@@ -34,6 +34,11 @@ SCORES = {
 Flags = npt.NDArray[np.bool_]
 
 
+def data_source(name: str) -> str:
+    """What tells where data were read from: a file or folder by its whole path, else the name on the Hub."""
+    return str(Path(name).resolve()) if Path(name).exists() else name
+
+
 @dataclass(frozen=True)
 class ExperimentResult:
     """What came out of an experiment; all of it also stands in ``metrics.json``.

@@ -50,6 +50,7 @@ from hf_mlcl.experiments.results import (
     METRICS_FILE,
     PAGE_FILE,
     ExperimentResult,
+    data_source,
     print_summary,
     save_decisions,
 )
@@ -232,9 +233,7 @@ def _learn(
     with measured("frozen"):
         anytime.begin()
     with measured("train"), watching.stoppable():
-        metrics = anytime.train(checkpoint)
-        if metrics and not watching.stopped:
-            anytime.stages.blend()
+        metrics = anytime.train(checkpoint, lambda: watching.stopped)
     with measured("evaluate"):
         evaluated = anytime.evaluate()
         features |= anytime.features
@@ -329,8 +328,7 @@ def _known_data(experiment: ExperimentArguments, data: DatasetDict) -> dict[str,
         raise ValueError(f"The corpus has no {' and no '.join(missing)} split, but {', '.join(data)} only.")
     if experiment.corpus in list_corpora():
         return {}
-    source = str(Path(str(experiment.corpus)).resolve())
-    return {DATA_FINGERPRINT: data_fingerprint(data), DATA_SOURCE: source}
+    return {DATA_FINGERPRINT: data_fingerprint(data), DATA_SOURCE: data_source(str(experiment.corpus))}
 
 
 def _save(

@@ -32,6 +32,7 @@ from hf_mlcl.evaluation import LinearEvaluationConfig, LinearEvaluationResult
 from hf_mlcl.files import whole_file
 from hf_mlcl.metrics import average_precision
 from hf_mlcl.models.adapter_files import load_trained_state, trained_state
+from hf_mlcl.models.adapters import has_adapter
 from hf_mlcl.training import ContrastiveMultiLabelTrainer
 from hf_mlcl.training.batches import evenly
 from hf_mlcl.training.divergence import TrainingDivergedError
@@ -143,17 +144,23 @@ class Stages:
         """Fit heads to the features of all rows or of some, score them, and remember them if they are the best."""
         return self._look(self.train if rows is None else evenly(self.train, rows), self.priors())[0]
 
-    def blend(self) -> None:
+    def blend(self, stopped: Callable[[], bool] = lambda: False) -> None:
         """Go back from the trained backbone towards the frozen one, as long as that makes it better.
 
-        From the best trained one; from that of the moment, where none was better than the frozen one.
+        From the best trained one; from that of the moment, where none was better than the frozen one. An adapter is a
+        small step already, and a product of matrices, between which and nothing no straight line runs: it stays.
+
+        Args:
+            stopped: Whether somebody wants an end before the next look.
         """
-        if self.best is None or self.best.share < 1 or len(self.history) < 2:
+        if self.best is None or self.best.share < 1 or len(self.history) < 2 or has_adapter(self.trainer.model):
             return
         trained, (step, before) = self._model_state(), self.history[-1]
         if self.best.step > 0:
             trained, step, before = self._weights, self.best.step, self.best.score
         for share in BLENDS:
+            if stopped():
+                return
             between = {
                 name: torch.lerp(self._frozen[name], weight, share)
                 if name.startswith("backbone.") and weight.is_floating_point()
@@ -162,7 +169,7 @@ class Stages:
             }
             self.trainer.model.load_state_dict(between)
             stage, _ = self._look(self.train, self.priors(), step=step, share=share)
-            if stage.score < before:
+            if self._first_says(stage.score < before):
                 return
             before = stage.score
 
@@ -183,14 +190,17 @@ class Stages:
         known = self.best is not None and self.best.result is None and self.best.step == step == 0  # met again
         if step not in dict(self.history):  # a training that goes on has seen some of them
             self.history.append((step, stage.score))
-        # Every rank has fitted the same heads but for rounding: the first decides for all.
-        better = torch.tensor([self.best is None or known or stage.score > self.best.score], device=trainer.args.device)
-        if bool(trainer.accelerator.gather(better.long())[0]):
+        if self._first_says(self.best is None or known or stage.score > self.best.score):
             weights = self._model_state()
             whole = features if stage.rows == len(self.train) else {}
             self.best, self._weights, self.features = stage, weights, whole  # no interruption may come in between
             self.on_better(stage)
         return stage, features
+
+    def _first_says(self, answer: bool) -> bool:
+        """The answer of the first rank: all have fitted the same heads, but for rounding."""
+        answers = torch.tensor([int(answer)], device=self.trainer.args.device)
+        return bool(self.trainer.accelerator.gather(answers)[0])
 
     def _fit(self, step: int, features: SplitFeatures, priors: Mapping[str, Tensor], share: float) -> Stage:
         result = evaluate_features(self.trainer, features, self.config, priors)

@@ -1,17 +1,22 @@
-"""How arrays come in, for metrics and evaluation alike: numpy or torch out of anything, errors that say what to fix."""
+"""How arrays come in, for metrics and evaluation alike: numpy or torch out of anything, errors that say what to fix.
+
+Nothing here loads torch for arrays of numpy: tables of finished studies are there at once.
+"""
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Iterator
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, Union
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
-ArrayLike: TypeAlias = npt.ArrayLike | Tensor
+if TYPE_CHECKING:
+    from torch import Tensor
+
+ArrayLike: TypeAlias = Union[npt.ArrayLike, "Tensor"]  # whose second part cannot be joined by |
 """Anything a metric takes: a numpy array, a tensor on any device, or nested lists."""
 
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
@@ -23,9 +28,15 @@ CHUNK_ELEMENTS = 2**23
 MULTI_HOT = "Turn lists of label ids into multi-hot rows first, with hf_mlcl.data.encode_labels(lists, num_labels)."
 
 
+def _is_tensor(values: Any) -> TypeGuard[Tensor]:
+    return "torch" in sys.modules and isinstance(values, sys.modules["torch"].Tensor)
+
+
 def as_array(values: ArrayLike) -> npt.NDArray[Any]:
     """`values` as a numpy array, without a copy where that is possible."""
-    if isinstance(values, Tensor):
+    if _is_tensor(values):
+        import torch
+
         values = values.detach()
         return np.asarray((values.float() if values.dtype is torch.bfloat16 else values).cpu().numpy())
     return np.asarray(values)
@@ -98,6 +109,8 @@ def labels_and_scores(labels: ArrayLike, scores: ArrayLike, name: str = "scores"
 
 def as_features(values: ArrayLike, name: str, size: int | None = None) -> Tensor:
     """`values` as a (rows, size) tensor of floats, where it is: neither copied nor moved."""
+    import torch
+
     x = as_tensor(values, name)
     if x.dim() != 2 or not x.dtype.is_floating_point:
         raise ValueError(f"`{name}` must be a (rows, size) matrix of floats, not {x.dtype} of shape {tuple(x.shape)}.")
@@ -111,7 +124,9 @@ def as_features(values: ArrayLike, name: str, size: int | None = None) -> Tensor
 
 def as_tensor(values: Any, name: str) -> Tensor:
     """A tensor that shares the memory of `values` where that is possible."""
-    if isinstance(values, Tensor):
+    import torch
+
+    if isinstance(values, torch.Tensor):
         return values.detach()
     array = as_array(values)
     if array.dtype == object:
@@ -124,6 +139,8 @@ def as_tensor(values: Any, name: str) -> Tensor:
 
 def unit_rows(values: ArrayLike, name: str) -> Tensor:
     """Features with rows of length 1, in float32 or float64; a zero row stays zero."""
+    import torch
+
     x = as_features(values, name)
     x = x if x.dtype is torch.float64 else x.float()
     norm = torch.linalg.vector_norm(x, dim=1, keepdim=True)

@@ -358,7 +358,15 @@ def _text_of(row: Any, length: int) -> str:
 def _csv(listed: Sequence[Mapping[str, Any]]) -> bytes:
     buffer = io.StringIO()
     columns = ["row", "score", "labels", "wrong", "missing", "text"]
-    writer = csv.DictWriter(buffer, columns, extrasaction="ignore")
+    writer = csv.DictWriter(buffer, columns)
     writer.writeheader()
-    writer.writerows({**row, "score": f"{row['score']:.3f}"} for row in listed)
+    for row in listed:
+        cells = {name: str(row[name]) for name in columns if name in row} | {"score": f"{row['score']:.3f}"}
+        # A spreadsheet would take these beginnings for a formula, and run it.
+        writer.writerow(
+            {
+                name: f"'{cell}" if cell.startswith(("=", "+", "-", "@", "\t", "\r")) else cell
+                for name, cell in cells.items()
+            }
+        )
     return buffer.getvalue().encode("utf-8-sig")  # with the mark by which spreadsheets know UTF-8

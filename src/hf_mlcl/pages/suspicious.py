@@ -73,6 +73,11 @@ def expected_labels(features: ArrayLike, labels: ArrayLike, folds: int = FOLDS, 
 
 def _residuals(truth: Array, x: Array, known: npt.NDArray[np.bool_], held_out: npt.NDArray[np.int64]) -> Array:
     """Of the held-out rows for each strength (strengths, rows, labels)."""
+    if truth.sum(1).max() <= 1:  # each label says that the others are not there, right or wrong: features alone tell
+        centre, share = x[known].mean(0), truth[known].mean(0)
+        a, b = x[known] - centre, truth[known] - share
+        weights = [np.linalg.solve(a.T @ a + strength * len(a) * np.eye(x.shape[1]), a.T @ b) for strength in STRENGTHS]
+        return np.asarray([truth[held_out] - share - (x[held_out] - centre) @ each for each in weights])
     labels = truth.shape[1]
     both = np.concatenate([truth, x], axis=1)
     mean = both[known].mean(0)
@@ -91,7 +96,7 @@ def _residuals(truth: Array, x: Array, known: npt.NDArray[np.bool_], held_out: n
 
 
 def suspicious_rows(labels: ArrayLike, expected: Array, most: int | None = None) -> list[Suspicion]:
-    """The rows in the order of how suspicious they are, the most first.
+    """The rows with a doubtful label in the order of how suspicious they are, the most first.
 
     Examples:
         >>> suspicious_rows([[1, 0], [1, 0]], np.array([[0.9, 0.1], [0.2, 0.7]]), most=1)
@@ -101,7 +106,7 @@ def suspicious_rows(labels: ArrayLike, expected: Array, most: int | None = None)
     doubt: Any = np.abs(truth - expected)
     worst = doubt.max(1)
     found = []
-    for row in np.argsort(-worst, kind="stable")[:most].tolist():
+    for row in np.argsort(-worst, kind="stable")[: min(int((worst >= DOUBTFUL).sum()), most or len(worst))].tolist():
         named = [int(label) for label in np.argsort(-doubt[row], kind="stable") if doubt[row, label] >= DOUBTFUL]
         wrong, missing = ([label for label in named if truth[row, label] == has] for has in (True, False))
         found.append(Suspicion(row, float(worst[row]), wrong, missing))

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from hf_mlcl.losses import on_logits_only
 from hf_mlcl.study.paper import paper_value
 from hf_mlcl.study.results import ARGUMENT, finished, select
 from hf_mlcl.study.specification import Study
@@ -128,7 +127,6 @@ def _prr(table: pd.DataFrame) -> list[Verdict]:
     if not {"prr", temperature} <= set(table.columns):
         return []
     at = table[(table[temperature].astype(float) - 0.1).abs() < 1e-9].dropna(subset=["prr"])
-    at = at[[not on_logits_only(str(loss)) for loss in at["loss"]]]
     if at.empty:
         return []
     low, high = 100 * at["prr"].min(), 100 * at["prr"].max()

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from hf_mlcl.experiments.results import METRICS_FILE
+from hf_mlcl.metrics import frequency_groups
 from hf_mlcl.pages import charts
 from hf_mlcl.pages.html import render
 from hf_mlcl.study.claims import verdicts
@@ -107,8 +108,6 @@ def _per_label(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _frequency_table(study: Study, per_label: list[dict[str, Any]], losses: Sequence[str]) -> ReportTable | None:
     """Macro-F1 of frequent, medium and rare labels, the best of a column in bold."""
-    from hf_mlcl.metrics import frequency_groups  # loads torch, which a look at a finished study need not wait for
-
     columns: list[tuple[str, ...]] = []
     values: list[list[float | None]] = []
     for place in _places(per_label):

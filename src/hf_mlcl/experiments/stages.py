@@ -153,14 +153,13 @@ class Stages:
         trained, (step, before) = self._model_state(), self.history[-1]
         if self.best.step > 0:
             trained, step, before = self._weights, self.best.step, self.best.score
-        for share in BLENDS:
+        blended = {name for name, weight in trained.items() if _is_blended(name) and weight.is_floating_point()}
+        for share in BLENDS if blended else ():
             between = {
-                name: torch.lerp(self._frozen[name], weight, share)
-                if name.startswith("backbone.") and weight.is_floating_point()
-                else weight
+                name: torch.lerp(self._frozen[name], weight, share) if name in blended else weight
                 for name, weight in trained.items()
             }
-            self.trainer.model.load_state_dict(between)
+            load_trained_state(self.trainer.model, between)
             stage, _ = self._look(self.train, self.priors(), step=step, share=share)
             if stage.score < before:
                 return
@@ -304,6 +303,11 @@ def _kept_statistics(model: torch.nn.Module) -> Iterator[None]:
     finally:
         for name, buffer in model.named_buffers():
             buffer.copy_(before[name])
+
+
+def _is_blended(name: str) -> bool:
+    """Whether a weight leads from the frozen backbone to the trained one: of LoRA, the factor that began at 0."""
+    return name.startswith("backbone.") or ".lora_B." in name
 
 
 def _means(features: Array, labels: Array) -> Tensor:

@@ -18,8 +18,9 @@ from hf_mlcl import (
     MLCLModel,
 )
 from hf_mlcl.hub import export_encoder, export_onnx, intended_files
-from hf_mlcl.models.adapters import has_adapter
+from hf_mlcl.models.adapters import has_adapter, lora
 from hf_mlcl.training.checkpoints import damage
+from models.tiny_backbones import ALL, IMAGES, SIDE, TEXTS, folder_of
 from training.tiny import NUM_LABELS, image_model, image_rows, text_rows
 
 peft = pytest.importorskip("peft", reason="PEFT is an extra: pip install 'hf-mlcl[peft]'")
@@ -165,7 +166,6 @@ def test_merged_it_computes_the_same_with_no_layer_of_peft(trained, way):
 
 
 def test_exports_and_classifiers_are_merged(trained, tmp_path, monkeypatch):
-    onnxruntime = pytest.importorskip("onnxruntime")
     model = trained("peft_config")[0].model
     expected = outputs(model)
     export_encoder(model, tmp_path / "encoder")
@@ -175,6 +175,21 @@ def test_exports_and_classifiers_are_merged(trained, tmp_path, monkeypatch):
         assert_same(
             {"features": plain_model(ids, mask).last_hidden_state[:, 0]}, {"features": expected["features"]}, SAME
         )
+    weight = torch.randn(1, NUM_LABELS, 16)
+    MLCLForSequenceClassification.from_encoder(model, weight, torch.zeros(1, NUM_LABELS)).save_pretrained(
+        tmp_path / "c"
+    )
+    monkeypatch.setitem(sys.modules, "peft", None)  # as where it is not installed
+    logits = MLCLForSequenceClassification.from_pretrained(tmp_path / "c").eval()(ids, mask).logits
+    assert_same({"logits": logits.detach()}, {"logits": expected["features"] @ weight[0].T}, 1e-4)
+
+
+@pytest.mark.slow
+def test_onnx_graphs_are_merged(trained, tmp_path):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    model = trained("peft_config")[0].model
+    expected = outputs(model)
+    ids, mask = (torch.stack([row[name] for row in ROWS]) for name in ("input_ids", "attention_mask"))
     session = onnxruntime.InferenceSession(export_onnx(model, tmp_path / "model.onnx"))
     inputs = {"input_ids": ids.numpy(), "attention_mask": mask.numpy()}
     found = session.run(["features", "embeddings"], inputs)
@@ -183,13 +198,6 @@ def test_exports_and_classifiers_are_merged(trained, tmp_path, monkeypatch):
         {name: expected[name] for name in ("features", "embeddings")},
         1e-4,
     )
-    weight = torch.randn(1, NUM_LABELS, 16)
-    MLCLForSequenceClassification.from_encoder(model, weight, torch.zeros(1, NUM_LABELS)).save_pretrained(
-        tmp_path / "c"
-    )
-    monkeypatch.setitem(sys.modules, "peft", None)  # as where it is not installed
-    logits = MLCLForSequenceClassification.from_pretrained(tmp_path / "c").eval()(ids, mask).logits
-    assert_same({"logits": logits.detach()}, {"logits": expected["features"] @ weight[0].T}, 1e-4)
 
 
 @pytest.mark.parametrize("way", ["peft_config", "get_peft_model"])
@@ -256,6 +264,31 @@ def test_of_images_statistics_of_batch_normalisation_stay_and_files_load_exactly
     torch.testing.assert_close(logits, expected @ heads[0][0].T, rtol=1e-4, atol=1e-4)
 
 
+QUICK = ("GPT-2", "Qwen3", "SigLIP", "timm")
+CONVOLUTIONS = ("ResNet", "timm")
+"""They have no linear layer; LoRA takes their convolutions by name."""
+
+
+@pytest.mark.parametrize("name", [one if one in QUICK else pytest.param(one, marks=pytest.mark.slow) for one in ALL])
+def test_of_every_family_an_adapter_loads_exactly_and_merges(name, tmp_path):
+    config = lora(2)
+    config.init_lora_weights = False  # or it would have no effect before a training
+    if name in CONVOLUTIONS:
+        config.target_modules = r".*(convolution|conv2)"
+    model = MLCLModel.from_backbone(folder_of(name, tmp_path / "base"), NAMES, projection_dim=4, peft_config=config)
+    ids, pixels = torch.tensor([[2, 5, 6, 3], [2, 7, 8, 3]]), torch.randn(2, 3, SIDE, SIDE)
+    inputs = {"pixel_values": pixels} if name not in TEXTS else {}
+    inputs |= {"input_ids": ids, "attention_mask": torch.ones_like(ids)} if name not in IMAGES else {}
+    model.save_pretrained(tmp_path / "saved")
+    with torch.no_grad():
+        expected = model.eval()(**inputs).features
+        without = MLCLModel.from_backbone(tmp_path / "base", NAMES, projection_dim=4).eval()(**inputs).features
+        assert torch.equal(MLCLModel.from_pretrained(tmp_path / "saved")(**inputs).features, expected)
+        merged = model.merged()(**inputs).features
+    assert (expected - without).abs().max() > 1e-3 * without.abs().max()
+    torch.testing.assert_close(merged, expected, rtol=1e-4, atol=1e-4)
+
+
 # Refused --------------------------------------------------------------------------------------------------------------
 
 
@@ -306,6 +339,15 @@ def test_what_an_adapter_cannot_be_saved_for_is_refused_before_training(base, tm
 def test_a_peft_config_that_cannot_work_is_refused_with_the_reason(base, config, message):
     with pytest.raises(ValueError, match=message):
         plain(base, peft_config=config)
+
+
+def test_a_layer_that_is_never_called_is_refused(tmp_path):
+    """Torch's attention takes the weights of its last layer: an adapter there would show in merged weights alone."""
+    folder = folder_of("SigLIP images", tmp_path / "base")
+    with pytest.raises(ValueError, match=r"head\.attention\.out_proj has no effect"):
+        plain(folder, peft_config=LoraConfig(target_modules=["out_proj"]))
+    with pytest.raises(ValueError, match="exclude_modules"):
+        trainer(get_peft_model(plain(folder), LoraConfig(target_modules="all-linear")), tmp_path / "run")
 
 
 def test_a_second_adapter_is_refused(base):

@@ -32,7 +32,6 @@ from hf_mlcl.evaluation import LinearEvaluationConfig, LinearEvaluationResult
 from hf_mlcl.files import whole_file
 from hf_mlcl.metrics import average_precision
 from hf_mlcl.models.adapter_files import load_trained_state, trained_state
-from hf_mlcl.models.adapters import has_adapter
 from hf_mlcl.training import ContrastiveMultiLabelTrainer
 from hf_mlcl.training.batches import evenly
 from hf_mlcl.training.divergence import TrainingDivergedError
@@ -147,27 +146,25 @@ class Stages:
     def blend(self, stopped: Callable[[], bool] = lambda: False) -> None:
         """Go back from the trained backbone towards the frozen one, as long as that makes it better.
 
-        From the best trained one; from that of the moment, where none was better than the frozen one. An adapter is a
-        small step already, and a product of matrices, between which and nothing no straight line runs: it stays.
+        From the best trained one; from that of the moment, where none was better than the frozen one.
 
         Args:
             stopped: Whether somebody wants an end before the next look.
         """
-        if self.best is None or self.best.share < 1 or len(self.history) < 2 or has_adapter(self.trainer.model):
+        if self.best is None or self.best.share < 1 or len(self.history) < 2:
             return
         trained, (step, before) = self._model_state(), self.history[-1]
         if self.best.step > 0:
             trained, step, before = self._weights, self.best.step, self.best.score
-        for share in BLENDS:
+        blended = {name for name, weight in trained.items() if _is_blended(name) and weight.is_floating_point()}
+        for share in BLENDS if blended else ():
             if stopped():
                 return
             between = {
-                name: torch.lerp(self._frozen[name], weight, share)
-                if name.startswith("backbone.") and weight.is_floating_point()
-                else weight
+                name: torch.lerp(self._frozen[name], weight, share) if name in blended else weight
                 for name, weight in trained.items()
             }
-            self.trainer.model.load_state_dict(between)
+            load_trained_state(self.trainer.model, between)
             stage, _ = self._look(self.train, self.priors(), step=step, share=share)
             if self._first_says(stage.score < before):
                 return
@@ -314,6 +311,11 @@ def _kept_statistics(model: torch.nn.Module) -> Iterator[None]:
     finally:
         for name, buffer in model.named_buffers():
             buffer.copy_(before[name])
+
+
+def _is_blended(name: str) -> bool:
+    """Whether a weight leads from the frozen backbone to the trained one: of LoRA, the factor that began at 0."""
+    return name.startswith("backbone.") or ".lora_B." in name
 
 
 def _means(features: Array, labels: Array) -> Tensor:

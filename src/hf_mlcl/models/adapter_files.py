@@ -86,9 +86,9 @@ class WithAdapter(PreTrainedModel):
 
     def push_to_hub(self, *args: Any, **kwargs: Any) -> Any:
         """As for any model; a warning where others could not load what an adapter belongs to."""
-        if has_adapter(self) and self.origin is not None and Path(self.origin.name).is_dir():
+        if kwargs.get("as_saved") and has_adapter(self) and self.origin is not None and Path(self.origin.name).is_dir():
             logger.warning(
-                "The adapter belongs to a base model in %s, which others do not have: push model.merged() instead.",
+                "The adapter belongs to a base model in %s, which others do not have: push without as_saved.",
                 self.origin.name,
             )
         return super().push_to_hub(*args, **kwargs)

@@ -83,6 +83,8 @@ def add_adapter(model: MLCLModel, config: Any) -> None:
     tuner = peft.PEFT_TYPE_TO_TUNER_MAPPING[config.peft_type]
     if config.target_modules is None and backbone.config.model_type not in tuner.target_module_mapping:
         config.target_modules = "all-linear"
+    if config.target_modules == "all-linear":
+        config.exclude_modules = _never_called(backbone) or None
     if is_quantised(backbone):
         peft.prepare_model_for_kbit_training(backbone, use_gradient_checkpointing=False)
     try:
@@ -91,6 +93,7 @@ def add_adapter(model: MLCLModel, config: Any) -> None:
         backbone._hf_peft_config_loaded = False  # which transformers sets too early
         raise ValueError(f"peft_config does not fit the backbone {type(backbone).__name__}: {error}") from error
     config.base_model_name_or_path, config.revision = origin.name, origin.revision
+    _check_called(backbone)
     _check_unchanged(origin, backbone)
 
 
@@ -134,6 +137,20 @@ def _check_unchanged(origin: Origin, backbone: PreTrainedModel) -> None:
         )
 
 
+def _never_called(backbone: nn.Module) -> list[str]:
+    """Layers whose weights torch's own attention uses without calling them: an adapter there would have no effect."""
+    return [f"{path}.out_proj" for path, part in backbone.named_modules() if isinstance(part, nn.MultiheadAttention)]
+
+
+def _check_called(backbone: Any) -> None:
+    """Refuse an adapter that has no effect until it is merged, and then a wrong one."""
+    if wrong := set(_never_called(backbone)) & {path for path, _ in _layers(backbone)}:
+        raise ValueError(
+            f"An adapter on {min(wrong)} has no effect, since torch's attention uses that layer without calling it. "
+            "Leave it out: exclude_modules=['out_proj'] in peft_config."
+        )
+
+
 def adopt(model: Any) -> Any:
     """The `MLCLModel` in what ``get_peft_model`` has made of it, with the adapter on its backbone alone.
 
@@ -170,6 +187,7 @@ def _move_to_backbone(model: MLCLModel) -> None:
         targets += [path] if isinstance(layer, peft.tuners.tuners_utils.BaseTunerLayer) else []
     for part in _heads(model).values():
         part.requires_grad_(True)
+    _check_called(model.backbone)
     if not targets:
         raise ValueError("The adapter has no layer of the backbone: its target_modules name others.")
     kept = [part for part in config.modules_to_save or () if any(p.endswith(part) for p, _ in _layers(model.backbone))]

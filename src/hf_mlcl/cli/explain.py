@@ -86,13 +86,14 @@ def _page(model: str, output: str | None) -> tuple[Path, bool]:
             raise typer.BadParameter(f"--output must be a file that ends in .html; got {output!r}.")
         return page, False
     inner = Path(classifier_folder(model))
-    if inner == Path(model):
-        return Path(PAGE_FILE), False
     folder = OutputFolder(inner.parent)
-    if not folder.hidden.is_dir():
-        return folder.path / PAGE_FILE, False
-    folder.check_replaceable(PAGE_FILE)
-    return folder.path / PAGE_FILE, True
+    if inner != Path(model) and folder.hidden.is_dir():
+        folder.check_replaceable(PAGE_FILE)
+        return folder.path / PAGE_FILE, True
+    page = Path(PAGE_FILE) if inner == Path(model) else folder.path / PAGE_FILE
+    if page.exists():  # whose it is, nobody knows
+        raise typer.BadParameter(f"{page} is there already. Name it with --output to replace it, or name another file.")
+    return page, False
 
 
 def _rows(

@@ -51,6 +51,8 @@ class Examples:
     @classmethod
     def of(cls, predictor: Predictor, rows: Dataset, most: int = MOST) -> Examples:
         """Encode rows with a column ``text`` or ``image`` and one of labels."""
+        if predictor.modality == "text+image":
+            raise ValueError("Nearest examples are for classifiers of texts or of images; this one reads both.")
         if predictor.modality not in rows.column_names:
             raise ValueError(f"The classifier takes {predictor.modality}s, but the data have {rows.column_names[0]}s.")
         chosen = evenly(rows, most)

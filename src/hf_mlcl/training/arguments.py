@@ -137,7 +137,7 @@ class ContrastiveTrainingArguments(TrainingArguments):
             warnings.warn(
                 "accelerate launch was told to start several processes, but on CPUs it starts one: this training runs "
                 "in a single process. Use torchrun --nproc_per_node N, with use_cpu=True.",
-                stacklevel=5,
+                stacklevel=4,
             )
 
     def _choose_best_checkpoint(self) -> None:

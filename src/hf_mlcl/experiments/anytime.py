@@ -18,7 +18,7 @@ from hf_mlcl.experiments.inputs import Inputs, training_steps
 from hf_mlcl.experiments.output_folder import OutputFolder
 from hf_mlcl.experiments.parsing import linear_config
 from hf_mlcl.experiments.results import DECISIONS_FILE, METRICS_FILE, PAGE_FILE
-from hf_mlcl.experiments.stages import BLENDS, LOOK_ROWS, Stage, Stages, step_seconds
+from hf_mlcl.experiments.stages import BLENDS, LOOK_ROWS, LOOKS, Stage, Stages, step_seconds
 from hf_mlcl.models.modeling import TEXT_INPUTS
 from hf_mlcl.training import ContrastiveMultiLabelTrainer
 from hf_mlcl.training.divergence import TrainingDivergedError
@@ -107,7 +107,7 @@ class Anytime:
         self.trainer.add_callback(self.stages.callback(steps))
         try:
             outcome = self.trainer.train(resume_from_checkpoint=checkpoint)
-            self.stages.blend(stopped)
+            self.stages.blend(lambda: stopped() or not self._has_time())
         except TrainingDivergedError as error:
             self.tell(f"{error} The best before that is kept.")
             return {}
@@ -149,13 +149,13 @@ class Anytime:
         )
         look = self.seconds["look"]
         small_look = look * (min(rows, LOOK_ROWS) + validation) / (rows + validation)
-        looks = self.stages.looks(usual) * small_look + len(BLENDS) * look
-        afterwards = looks + self.seconds["test"] + SAVING
+        afterwards = look + self.seconds["test"] + SAVING  # the last look is at all rows
         if minutes is None:
-            estimate = (usual * pace + afterwards) / 60
+            looks = (self.stages.looks(usual) - 1) * small_look + len(BLENDS) * look
+            estimate = (usual * pace + looks + afterwards) / 60
             self.tell(f"Fine-tuning takes about {math.ceil(estimate)} minutes more; --minutes sets another time.")
             return usual
-        left = 60 * minutes - (time.perf_counter() - self.start) - afterwards
+        left = 60 * minutes - (time.perf_counter() - self.start) - (LOOKS[0] - 1) * small_look - afterwards
         most = usual if args.max_steps > 0 else LONGEST * usual
         steps = int(min(left / pace, most))
         if args.world_size > 1:  # clocks differ: one decides for all
@@ -165,6 +165,13 @@ class Anytime:
             return 0
         self.tell(f"Fine-tuning for {steps} steps at {pace:.2f} s, to end {minutes:g} minutes after the start.")
         return steps
+
+    def _has_time(self) -> bool:
+        """Whether one more look at all rows fits into the time."""
+        if self.experiment.minutes is None:
+            return True
+        then = time.perf_counter() - self.start + self.seconds["look"] + self.seconds["test"] + SAVING
+        return then < 60 * self.experiment.minutes
 
     def _priors(self) -> Mapping[str, Tensor]:
         """The encoded names of the labels, where the encoder reads texts."""

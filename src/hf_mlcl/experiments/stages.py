@@ -45,7 +45,7 @@ PASSES = 3
 """Time of a training step in forward passes."""
 BLENDS = (0.75, 0.5)
 """How far from the frozen weights to the trained ones the points are that are looked at in the end."""
-LOOK_ROWS = 3000
+LOOK_ROWS = 2000
 """Training rows that a look fits its heads to; the last one takes all."""
 PATIENCE = 2
 """Looks without a better score after which a training stops."""
@@ -158,7 +158,7 @@ class Stages:
             trained, step, before = self._weights, self.best.step, self.best.score
         blended = {name for name, weight in trained.items() if _is_blended(name) and weight.is_floating_point()}
         for share in BLENDS if blended else ():
-            if stopped():
+            if self._first_says(stopped()):
                 return
             between = {
                 name: torch.lerp(self._frozen[name], weight, share) if name in blended else weight

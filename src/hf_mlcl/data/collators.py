@@ -80,7 +80,13 @@ class TextCollator:
                 f"({', '.join(self.tokenizer.model_input_names)}). Tokenise the corpus first: "
                 f"hf_mlcl.data.tokenize(corpus, tokenizer)."
             )
-        unpadded = {name: [self._cut(row, name) for row in rows] for name in inputs}
+        unpadded = {name: [row[name] for row in rows] for name in inputs}
+        if self.max_length is not None:
+            kept = [self._kept(row["input_ids"]) for row in rows]
+            unpadded = {
+                name: [[values[i] for i in places] for values, places in zip(column, kept, strict=True)]
+                for name, column in unpadded.items()
+            }
         batch = self.tokenizer.pad(unpadded, pad_to_multiple_of=self.pad_to_multiple_of, return_tensors="pt")
         return {**batch, **_labels(rows, self.num_labels, self.label_column)}
 
@@ -89,14 +95,15 @@ class TextCollator:
         """The columns that it reads beside the model's inputs."""
         return label_columns(self.num_labels, self.label_column)
 
-    def _cut(self, row: Row, name: str) -> list[int]:
-        values, most = row[name], self.max_length
-        if most is None or len(values) <= most:
-            return list(values)
-        special, left = self.tokenizer.all_special_ids, self.tokenizer.truncation_side == "left"
-        if left:
-            return [values[0], *values[1 - most :]] if row["input_ids"][0] in special else values[-most:]
-        return [*values[: most - 1], values[-1]] if row["input_ids"][-1] in special else values[:most]
+    def _kept(self, tokens: Sequence[int]) -> list[int]:
+        """Which tokens of a row are kept, for all of its inputs alike."""
+        most, places = self.max_length or 0, list(range(len(tokens)))
+        if len(tokens) <= most:
+            return places
+        special = self.tokenizer.all_special_ids
+        if self.tokenizer.truncation_side == "left":
+            return [0, *places[1 - most :]] if tokens[0] in special else places[-most:]
+        return [*places[: most - 1], places[-1]] if tokens[-1] in special else places[:most]
 
 
 @dataclass

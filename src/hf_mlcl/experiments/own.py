@@ -29,8 +29,6 @@ TRAIN_TOKENS = 128
 """Tokens that fine-tuning reads of a text where there is no GPU: half the time of 256. The classifier reads all."""
 LENGTHS = 2000
 """Texts whose length is measured."""
-CHUNK = 64
-"""Rows that an encoder computes at a time: fits a GPU with 12 GB, and leaves the batch as it is."""
 
 BACKBONES = {
     ("text", "cpu"): ("sentence-transformers/all-MiniLM-L6-v2", 91),

@@ -44,6 +44,31 @@ def test_explain_shows_the_rows_and_scores_that_train_showed(hf_mlcl, trained, r
     assert len(list(tmp_path.glob("*.safetensors"))) == 2  # test and training rows, for the next time
 
 
+def test_rows_are_found_again_in_the_file_of_the_user(trained, reviews):
+    """Texts are cut in the page, so that each begins the cell of the line that it is said to be in."""
+    lines = reviews.read_text(encoding="utf-8").splitlines()
+    rows = data_of((trained / "explain.html").read_text(encoding="utf-8"))["datasets"]["rows"]
+    for row in rows:
+        name, number = row["place"].split(", line ")
+        assert name == reviews.name
+        assert lines[int(number) - 1].lstrip('"').startswith(row["text"].rstrip("…")[:60])
+    assert len({row["place"] for row in rows}) == len(rows)
+
+
+def test_rows_without_a_text_are_left_out_and_counted(hf_mlcl, trained, reviews, tmp_path):
+    table = pd.read_csv(reviews).head(20)
+    table["text"] = "other " + table["text"]
+    table.loc[3, "text"] = None
+    table.to_csv(tmp_path / "holes.csv", index=False)
+    for command in (
+        ["explain", trained, tmp_path / "holes.csv", "--output", tmp_path / "x.html"],
+        ["evaluate", tmp_path / "holes.csv", "--model", trained],
+    ):
+        told = hf_mlcl(*command, "--json")
+        assert "a row without a text was left out" in told.stderr
+        assert json.loads(told.stdout)["rows"] == 19
+
+
 def test_data_that_it_was_not_trained_on_are_explained_without_training_rows(hf_mlcl, trained, reviews, tmp_path):
     table = pd.read_csv(reviews).head(20)
     table["text"] = "other " + table["text"]

@@ -524,3 +524,37 @@ def test_a_saved_dataset_that_is_damaged_is_named(tmp_path):
     (tmp_path / "saved" / "state.json").write_text("{}")
     with pytest.raises(CorpusFileError, match="saved cannot be read as a saved dataset"):
         read_own_data(tmp_path / "saved")
+
+
+def test_every_row_tells_the_line_of_the_file_that_it_begins_in(tmp_path):
+    rows = [(f"story {i}\nin two lines" if i % 3 == 0 else f"story {i}", TOPICS[i % 3]) for i in range(30)]
+    text = "\n\ntext,tags\n" + "\n".join(
+        f'"{text}",{tag}' + ("\n" if i % 5 == 0 else "") for i, (text, tag) in enumerate(rows)
+    )
+    (tmp_path / "news {1}.csv").write_text(text)
+    (tmp_path / "later.csv").write_text("text,tags\n ,art\nlate story,art\nlatest story,music\n")
+    splits = read_own_data(tmp_path / "news {1}.csv", test_file=tmp_path / "later.csv").splits
+    lines = text.split("\n")
+    seen = [row for split in ("train", "validation") for row in splits[split]]
+    assert len(seen) == 30
+    for row in seen:
+        name, number = row["place"].split(", line ")
+        assert name == "news {1}.csv"
+        assert lines[int(number) - 1].startswith('"' + row["text"].split("\n")[0])
+    assert list(splits["test"]["place"]) == ["later.csv, line 3", "later.csv, line 4"]
+
+
+def test_where_there_are_no_lines_rows_are_counted_and_images_named(tmp_path):
+    table = pd.DataFrame({"text": [f"story {i}" for i in range(20)], "tags": [TOPICS[i % 3] for i in range(20)]})
+    table.to_parquet(tmp_path / "news.parquet")
+    for row in read_own_data(tmp_path / "news.parquet").splits["train"]:
+        assert row["place"] == f"news.parquet, row {int(row['text'].split()[1]) + 1}"
+    assert read_own_data(table).splits["test"][0]["place"].startswith("train, row ")
+    for topic in TOPICS:
+        for i in range(6):
+            path = tmp_path / "pictures" / topic / f"{topic}{i}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.new("RGB", (8, 8), (10 * i, 0, 0)).save(path)
+    names = {f"{topic}{i}.png" for topic in TOPICS for i in range(6)}
+    splits = read_own_data(tmp_path / "pictures").splits
+    assert {place for rows in splits.values() for place in rows["place"]} == names

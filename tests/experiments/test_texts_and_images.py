@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import csv
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from datasets import DatasetDict
 from PIL import Image
 from transformers import pipeline
+from typer.testing import CliRunner
 
-from hf_mlcl.data import read_own_data
+from hf_mlcl import MLCLForImageClassification, MLCLModel
+from hf_mlcl.cli import predict
+from hf_mlcl.cli.app import app
+from hf_mlcl.data import image_processor, read_own_data
 from hf_mlcl.data.own import data_fingerprint
 from hf_mlcl.experiments import build_experiment, own_recipe, run_experiment
 from hf_mlcl.experiments.prediction import Predictor
+from models import saved
 from models.tiny_backbones import folder_of
+from pages.made import data_of
 
 ROWS = 48
 COLOURS = ("red", "green", "blue")
@@ -95,3 +103,33 @@ def test_a_backbone_that_reads_one_of_them_takes_the_rows_that_have_it(name, row
     result = run(table, folder_of(name, tmp_path / "backbone"), tmp_path / "run")
     assert "12 rows without any are left out" in caplog.text
     assert Predictor(result.folder).modality == ("image" if name == "Swin" else "text")
+
+
+@pytest.mark.parametrize(("modality", "missing"), [("text", 2), ("image", 1)])
+def test_a_classifier_of_one_kind_is_scored_on_the_rows_that_have_it(modality, missing, table, tmp_path):
+    """Every fourth row lacks its image, every fourth its title: as in training, these are left out and counted."""
+    if modality == "text":
+        model = saved.text_classifier(len(COLOURS))
+        saved.tokenizer().save_pretrained(tmp_path)
+    else:
+        encoder = MLCLModel.from_backbone("test_resnet", list(COLOURS), pretrained=False)
+        size = encoder.projection.hidden.in_features
+        model = MLCLForImageClassification.from_encoder(encoder, torch.randn(1, 3, size), torch.zeros(1, 3))
+        image_processor(32).save_pretrained(tmp_path)
+    model.config.id2label, model.config.label2id = dict(enumerate(COLOURS)), {c: i for i, c in enumerate(COLOURS)}
+    model.save_pretrained(tmp_path)
+    kept = [i for i in range(ROWS) if i % 4 != missing]
+    told = CliRunner().invoke(app, ["evaluate", str(table), "--model", str(tmp_path), "--json"])
+    assert told.exit_code == 0, told.output
+    assert json.loads(told.stdout)["rows"] == len(kept)
+    page = tmp_path / "page.html"
+    shown = CliRunner().invoke(app, ["explain", str(tmp_path), str(table), "--output", str(page)])
+    assert shown.exit_code == 0, shown.output
+    places = [row["place"] for row in data_of(page.read_text(encoding="utf-8"))["datasets"]["rows"]]
+    assert places == [f"films.csv, line {i + 2}" for i in kept]
+
+
+def test_a_text_with_an_image_is_shown_by_both(table):
+    rows = list(predict.expand(str(table), "text+image"))
+    assert [predict._shown(row) for row in rows[:3]] == ["red of the [0.png]", "green blue of the", "[2.png]"]
+    assert next(iter(predict.expand(str(table), "text"))) == "red of the"

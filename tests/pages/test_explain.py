@@ -7,6 +7,7 @@ import csv
 import html.parser
 import io
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -76,7 +77,33 @@ def test_the_list_of_doubtful_labels_can_be_downloaded_as_csv(page):
     assert 0 < len(rows) < 200
     assert all(row["wrong"] or row["missing"] for row in rows)
     assert [float(row["score"]) for row in rows] == sorted((float(row["score"]) for row in rows), reverse=True)
-    assert set(rows[0]) == {"row", "score", "labels", "wrong", "missing", "text"}
+    assert set(rows[0]) == {"place", "score", "labels", "wrong", "missing", "text"}
+    assert re.fullmatch(r"training row \d+", rows[0]["place"])
+
+
+def test_rows_are_called_by_where_they_were_read_or_counted_and_the_page_says_which(page, tmp_path):
+    assert "Rows are counted from 1 within their split, such as “test row 1”" in page
+    assert data_of(page)["datasets"]["rows"][7]["place"] == "test row 8"
+    one = explained()
+    test, train = (
+        Split(each.inputs, each.labels, each.features, [f"mine.csv, line {2 * i + 2}" for i in range(len(each.inputs))])
+        for each in (one.test, one.train)
+    )
+    read = write_explain_page(tmp_path / "explain.html", replace(one, test=test, train=train)).read_text("utf-8")
+    assert "called by where they were read, such as “mine.csv, line 2”" in read
+    assert data_of(read)["datasets"]["rows"][7]["place"] == "mine.csv, line 16"
+    source = re.search(r'base64,([^"]+)" download=', read).group(1)
+    for row in csv.DictReader(io.StringIO(base64.b64decode(source).decode("utf-8-sig"))):
+        number = int(row["place"].removeprefix("mine.csv, line ")) // 2 - 1
+        assert row["labels"] == (", ".join(NAMES[i] for i in np.flatnonzero(train.labels[number])) or "none")
+
+
+def test_the_frozen_encoder_is_not_shown_twice_where_it_is_what_the_classifier_uses(tmp_path):
+    same = {"macro_f1": [0.6, 0.5, 0.7]}
+    one = explained(scores={"trained": same, "frozen": same, "gain": {"macro_f1": [0.0, 0.0, 0.0]}})
+    page = write_explain_page(tmp_path / "explain.html", one).read_text(encoding="utf-8")
+    assert "heads on the frozen encoder, since fine-tuning it was not better" in page
+    assert "<th>frozen encoder</th>" not in page
 
 
 def test_scores_stand_beside_those_of_the_frozen_encoder(page):

@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 import pytest
+from scipy.stats import ttest_rel
 
 from hf_mlcl.study.claims import verdicts
 from hf_mlcl.study.publishing import publish
@@ -34,6 +35,24 @@ def test_a_verdict_has_the_difference_of_means_and_the_papers_beside_it(tmp_path
     assert gain.holds == "yes"
     assert "AAPD +3.00 (`reg` against `zlpr`), the paper +1." in gain.sentence
     assert found["`reg` is at least as good as `wo_reg`"].sentence.startswith("Seen: AAPD +2.00")
+
+
+@pytest.mark.parametrize(
+    ("seeds", "noise", "sure"),
+    [(1, 0, "not tested"), (5, 0.002, "hardly chance: p = "), (5, 0.2, "may be chance: p = ")],
+)
+def test_a_verdict_says_how_sure_it_is(tmp_path, seeds, noise, sure):
+    drawn = np.random.default_rng(0).normal(size=(2, seeds))
+    every = [
+        (run("aapd", loss, seed), {"test_macro_f1": score + noise * drawn[i, seed]})
+        for i, (loss, score) in enumerate({"wo_reg": 0.50, "reg": 0.52}.items())
+        for seed in range(seeds)
+    ]
+    found = by_claim(finished_study(tmp_path, every))["`reg` is at least as good as `wo_reg`"]
+    assert found.sure.startswith(sure)
+    if seeds > 1:
+        expected = ttest_rel(*([one["test_macro_f1"] for _, one in every[k : k + seeds]] for k in (0, seeds))).pvalue
+        assert found.sure.endswith(f"p = {expected:.2g} over seeds")
 
 
 def test_a_claim_may_hold_on_some_corpora_or_on_none(tmp_path):

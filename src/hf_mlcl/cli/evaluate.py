@@ -94,7 +94,7 @@ def _inputs_and_truth(predictor: Any, chosen: list[Any], max_samples: int | None
 
     from hf_mlcl.experiments.inputs import sample_rows
 
-    kept = [sample_rows(rows, max_samples) for rows in chosen]
+    kept = [sample_rows(predictor.readable(rows), max_samples) for rows in chosen]
     truth = np.concatenate([predictor.truth(rows) for rows in kept])
     return [content for rows in kept for content in predictor.contents(rows)], truth
 
@@ -119,8 +119,10 @@ def corpus_splits(corpus: str, data_dir: str | None, size: str | None, model: st
     return load_corpus(corpus, size=size, data_dir=data_dir, **options)
 
 
-def own_rows(data: str, split: str | None, columns: Mapping[str, Any], model: str) -> tuple[str, list[Any]]:
-    """The rows to score, and the name of their split.
+def own_rows(
+    data: str, split: str | None, columns: Mapping[str, Any], model: str, tells: bool = True
+) -> tuple[str, list[Any]]:
+    """The rows to score, and the name of their split; rows that are left out are told.
 
     Nothing is cut off where the data bring a test split, or where the classifier was trained on other data: all of
     their rows are new to it.
@@ -135,7 +137,11 @@ def own_rows(data: str, split: str | None, columns: Mapping[str, Any], model: st
     # The rows that training held out belong to the data, where they are the same.
     same = trained.get(DATA_SOURCE) == data_source(data)
     test_file = trained.get("test_file") if same else None
-    given = read_own_data(data, cut=False, test_file=test_file, **as_trained).splits
+    read = read_own_data(data, cut=False, test_file=test_file, **as_trained)
+    given = read.splits
+    for note in read.notes if tells else ():
+        if note.endswith("left out"):  # of images, Python warns
+            say(f"{data}: {note}.")
     if split == "all":
         return split, list(given.values())
     if split in (None, "test") and "test" in given:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -112,8 +112,8 @@ def _rows(
         train = splits.get("train")
     else:
         found, chosen = own_rows(data, split, columns, model)
-        try:
-            train = own_rows(data, "train", columns, model)[1][0] if found in ("validation", "test") else None
-        except CorpusFormatError:  # the data bring test rows and no others
-            train = None
+        train = None
+        with suppress(CorpusFormatError):  # the data bring test rows and no others
+            if found in ("validation", "test"):
+                _, (train,) = own_rows(data, "train", columns, model, tells=False)
     return found, concatenate_datasets(chosen), train if found in ("validation", "test") else None

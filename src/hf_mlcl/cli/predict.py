@@ -237,7 +237,7 @@ def _found(
         neighbours = iter(near(good) if near and good else [])
         found: list[Found] = []
         for one in batch:
-            shown = str(one.row).encode(errors="replace").decode()  # an argument may hold bytes that are no text
+            shown = _shown(one.row).encode(errors="replace").decode()  # an argument may hold bytes that are no text
             if one.probabilities is None:
                 found.append({"input": shown, "labels": [], "error": one.error})
                 continue
@@ -256,6 +256,19 @@ def _found(
             if near is not None:
                 found[-1]["neighbours"] = next(neighbours)
         yield found
+
+
+def _shown(row: Any) -> str:
+    """An input in print; of a text with an image, the text and the name of the file.
+
+    Examples:
+        >>> _shown({"text": "A heist", "image": "posters/17.jpg"}), _shown({"text": None, "image": "posters/17.jpg"})
+        ('A heist [17.jpg]', '[17.jpg]')
+    """
+    if not isinstance(row, Mapping):
+        return str(row)
+    image = f"[{Path(row['image']).name}]" if row.get("image") else ""
+    return " ".join(filter(None, [row.get("text"), image]))
 
 
 @contextmanager

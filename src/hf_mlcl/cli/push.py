@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 import warnings
 from pathlib import Path
@@ -96,19 +97,43 @@ def _push_space(classifier: Path, repo_id: str, examples: Examples | None, publi
 
     from hf_mlcl.experiments.examples import EXAMPLES_FILE
     from hf_mlcl.experiments.prediction import CLASSIFIER_FOLDER
-    from hf_mlcl.hub.space import push_space, write_space
+    from hf_mlcl.hub.space import push_space, requirement, write_space
 
     of_training = classifier.name == CLASSIFIER_FOLDER
     folder = classifier.parent / "space" if of_training else classifier.with_name(f"{classifier.name}-space")
+    api = HfApi()
     with tempfile.TemporaryDirectory() as temporary:
+        file = (classifier.parent if of_training else Path(temporary)) / EXAMPLES_FILE
         if examples is not None:
-            file = (classifier.parent if of_training else Path(temporary)) / EXAMPLES_FILE
             examples.save(file)
             with warnings.catch_warnings():  # that data belong elsewhere: these are a part of the model
                 warnings.simplefilter("ignore", UserWarning)
-                HfApi().upload_file(
+                api.upload_file(
                     path_or_fileobj=file, path_in_repo=EXAMPLES_FILE, repo_id=repo_id, commit_message="Upload examples"
                 )
-    write_space(folder, repo_id)
+        else:  # those of an earlier push are not wanted any more, or belong to another model
+            file.unlink(missing_ok=True)
+            if api.file_exists(repo_id, EXAMPLES_FILE):
+                api.delete_file(EXAMPLES_FILE, repo_id, commit_message="Remove examples")
+                say(f"{EXAMPLES_FILE} of an earlier push is removed from {repo_id}; its history still has it.")
+    code = api.file_exists(repo_id, "modeling_mlcl.py")
+    plain = examples is None and (code or not _is_ours(api.hf_hub_download(repo_id, "config.json")))
+    for name in write_space(folder, repo_id, plain=plain, code=code):
+        stale = (
+            ""
+            if name != "app.py" or repo_id in (folder / name).read_text(encoding="utf-8")
+            else (f" Mind that it does not speak of {repo_id}.")
+        )
+        say(f"{folder / name} was changed by hand and goes as it is; delete it to have it written anew.{stale}")
+    if not plain and "@" not in requirement():
+        say(
+            f"The Space installs hf-mlcl from the package index. If it is not published there, put an address that pip "
+            f"installs from into {folder / 'requirements.txt'}; with --no_examples it needs transformers alone."
+        )
     say(f"Uploading {folder} to the Space {repo_id}; to try it here: pip install gradio && python {folder / 'app.py'}")
     return str(push_space(folder, repo_id, private=not public).repo_url)
+
+
+def _is_ours(config: str) -> bool:
+    """Whether hf-mlcl is what loads a model."""
+    return bool(json.loads(Path(config).read_text(encoding="utf-8")).get("model_type") == "mlcl")

@@ -46,7 +46,8 @@ class OwnData:
 
     Attributes:
         splits: ``train``, ``validation`` and ``test`` (those that the data bring, where nothing was cut off), with a
-            column ``text``, ``image`` or both and ``labels`` as lists of ids, as `load_corpus` gives them.
+            column ``text``, ``image`` or both and ``labels`` as lists of ids, as `load_corpus` gives them; and
+            ``place``, which says where a row was read: ``reviews.csv, line 7``.
         modality: ``"text"``, ``"image"``, or ``"text+image"`` where rows may have either or both.
         content_column: The column that texts or images were taken from; of both, that of the images.
         beside_column: The column with the texts that belong to images, where there is one.
@@ -164,6 +165,7 @@ def read_own_data(
     splits = {split: _content(table, modality, content) for split, table in tables.items()}
     if beside is not None:
         splits = {split: rows.add_column("text", tables[split].texts(beside)) for split, rows in splits.items()}
+    splits = {split: rows.add_column("place", _places(tables[split], split, rows)) for split, rows in splits.items()}
     if modality == "image":
         splits, labels = _without_bad_images(splits, labels, content, strict, notes)
     feature = List(ClassLabel(names=labels.names))
@@ -196,6 +198,8 @@ def content_of(source: str | os.PathLike[str], modality: str, column: str | None
         if "image" in cells:
             cells["image"] = tables["train"].image_paths(cells["image"])
         return [dict(zip(cells, row, strict=True)) for row in zip(*cells.values(), strict=True)]
+    if (found, modality) == ("image", "text") and (beside := text_beside(tables["train"], columns, name, ())):
+        found, name = "text", beside
     if found != modality:
         raise CorpusFormatError(f"{os.fspath(source)} has {found}s in column {name!r}, but {modality}s are wanted.")
     texts = tables["train"].texts(name)
@@ -246,7 +250,7 @@ def _without_blank_rows(tables: Mapping[str, Table], content: str, notes: list[s
             )
         found[split] = table if len(full) == len(table) else replace(table, kept=full)
     if blank := sum(map(len, tables.values())) - sum(map(len, found.values())):
-        notes.append(f"{blank} rows without a text were left out")
+        notes.append(f"{blank} rows without a text were left out" if blank > 1 else "a row without a text was left out")
     return found
 
 
@@ -261,6 +265,15 @@ def _content(table: Table, modality: str, column: str) -> Dataset:
     if modality == "text":
         return Dataset.from_dict({"text": values})
     return Dataset.from_dict({"image": table.image_paths(values)}).cast_column("image", Image())
+
+
+def _places(table: Table, split: str, rows: Dataset) -> list[str]:
+    """Where rows were read; images without a table are known by their names."""
+    if table.file is None and "image" in rows.column_names:
+        paths = pc.struct_field(rows.data.column("image"), "path").to_pylist()
+        if all(paths):
+            return [os.path.basename(path) for path in paths]
+    return table.places(split)
 
 
 def _without_bad_images(

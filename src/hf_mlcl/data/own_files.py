@@ -44,7 +44,6 @@ SPLIT_NAMES = {
     "validation": ("validation", "valid", "val", "dev"),
     "test": ("test", "testing", "eval"),
 }
-TABLES = {"csv": read_csv, "json": read_json}
 LONGEST_NAME = 120
 """Characters that the id of an image may have."""
 LOOKED_AT = 1000
@@ -53,11 +52,27 @@ LOOKED_AT = 1000
 
 @dataclass(frozen=True)
 class Table:
-    """The rows of a split, of which those of `kept` count, and what they hold; paths of images begin in `folder`."""
+    """The rows of a split, of which those of `kept` count, and what they hold.
+
+    `file` is where they were read from, in whose folder paths of images begin; `lines` are those that rows begin in.
+    """
 
     rows: Dataset
-    folder: Path | None = None
+    file: Path | None = None
+    lines: Sequence[int] | None = None
     kept: NDArray[np.int64] | None = None
+
+    @property
+    def folder(self) -> Path | None:
+        """Of the file."""
+        return None if self.file is None else self.file.parent
+
+    def places(self, split: str) -> list[str]:
+        """Where each row is found again: ``reviews.csv, line 7``; ``row``, counted from 1, where there are no lines."""
+        where, what = split if self.file is None else self.file.name, "row" if self.lines is None else "line"
+        numbers: Sequence[int] = range(1, len(self.rows) + 1) if self.lines is None else self.lines
+        kept = range(len(self.rows)) if self.kept is None else self.kept.tolist()
+        return [f"{where}, {what} {numbers[row]}" for row in kept]
 
     @cached_property
     def features(self) -> Features:
@@ -222,7 +237,12 @@ def _read_file(path: Path) -> Table:
         raise CorpusFileError(f"{path} ends in {path.suffix or 'nothing'!r}; expected one of {', '.join(READERS)}.")
     problem = f"{path} cannot be read as {reader.upper()}"
     try:
-        rows = _read_parquet(path) if reader == "parquet" else Dataset(TABLES[reader](path))
+        lines = None
+        if reader == "csv":
+            cells, lines = read_csv(path)
+            rows = Dataset(cells)
+        else:
+            rows = _read_parquet(path) if reader == "parquet" else Dataset(read_json(path))
     except CorpusError as error:
         if str(path) in str(error):
             raise
@@ -235,7 +255,7 @@ def _read_file(path: Path) -> Table:
         raise CorpusFileError(f"{problem}: {' '.join(str(cause).split()) or type(cause).__name__}{hint}") from error
     if not len(rows):
         raise CorpusFormatError(f"{path} has columns but no rows.")
-    return Table(rows, path.parent)
+    return Table(rows, path, lines)
 
 
 def _read_parquet(path: Path) -> Dataset:

@@ -100,19 +100,28 @@ def _opened(path: Path) -> Iterator[IO[str]]:
         yield io.TextIOWrapper(stream, encoding=encoding, newline="")
 
 
-def read_csv(path: Path) -> pa.Table:
-    """The rows of a CSV file, whose first line that is not blank names the columns; empty cells are null."""
+def read_csv(path: Path) -> tuple[pa.Table, list[int]]:
+    """The rows of a CSV file, and the line that each begins in.
+
+    The first line that is not blank names the columns; empty cells are null.
+    """
+    begins: list[int] = []
+    chunks = []
+    head: list[str] = []
     with _opened(path) as file:
         lines = (_checked(line, number, path) for number, line in enumerate(file, 1))
-        first = next((line for line in lines if line.strip()), "")
-        if not first:
-            raise CorpusFormatError(f"{path} is empty.")
-        rows = csv_rows(itertools.chain([first], lines), str(path), max(SEPARATORS, key=first.count))
+        while not "".join(head).strip():
+            if (line := next(lines, None)) is None:
+                raise CorpusFormatError(f"{path} is empty.")
+            head.append(line if line.strip() else "\n")
+        rows = csv_rows(itertools.chain(head, lines), str(path), max(SEPARATORS, key=head[-1].count))
         names = column_names(next(rows)[1], str(path))
-        chunks = [_columns(group, names, path) for group in iter(lambda: list(itertools.islice(rows, ROWS)), [])]
+        while group := list(itertools.islice(rows, ROWS)):
+            begins += [line for line, _ in group]
+            chunks.append(_columns(group, names, path))
     if not chunks:
         raise CorpusFormatError(f"{path} has a header but no rows.")
-    return pa.concat_tables(chunks)
+    return pa.concat_tables(chunks), begins
 
 
 def _checked(line: str, number: int, path: Path) -> str:

@@ -46,10 +46,12 @@ def explain_saved(
         data: Name of the data.
         cache_dir: Keeps features for the next page of the same weights and rows.
     """
+    test, train = predictor.readable(test), None if train is None else predictor.readable(train)
     truth, near = predictor.truth(test), None
     features, probabilities = _encoded(predictor, test, cache_dir)
     if train is not None:
-        near = Split(predictor.contents(train), predictor.truth(train), _encoded(predictor, train, cache_dir)[0])
+        known = _encoded(predictor, train, cache_dir)[0]
+        near = Split(predictor.contents(train), predictor.truth(train), known, places_of(train))
     result = _result_of(predictor.model)
     counts = (truth if near is None else near.labels).sum(0).tolist()
     return Explained(
@@ -57,7 +59,7 @@ def explain_saved(
         modality=predictor.modality,  # type: ignore[arg-type]  # one of the two
         label_names=predictor.label_names,
         rule=predictor.rule,
-        test=Split(predictor.contents(test), truth, features),
+        test=Split(predictor.contents(test), truth, features, places_of(test)),
         probabilities=probabilities,
         split=split,
         train=near,
@@ -134,19 +136,27 @@ def explain_result(
     train_features, train_labels = features["train"]
     test_features, test_labels = features["test"]
     probabilities = rule.scaled(evaluated.test_probabilities).astype(np.float32)
-    near = Split(contents_of(rows["train"], modality), train_labels > 0, np.asarray(train_features[0]))
+    near = Split(
+        *(contents_of(rows["train"], modality), train_labels > 0, np.asarray(train_features[0])),
+        places=places_of(rows["train"]),
+    )
     truth = test_labels > 0
     return Explained(
         title=f"{result.folder.resolve().name}: {result.settings['loss']} on {_data_name(result)}",
         modality=modality,  # type: ignore[arg-type]
         label_names=config.label_names,
         rule=rule,
-        test=Split(contents_of(rows["test"], modality), truth, np.asarray(test_features)),
+        test=Split(contents_of(rows["test"], modality), truth, np.asarray(test_features), places_of(rows["test"])),
         probabilities=probabilities,
         train=near,
         facts=_facts(rule, len(config.label_names), len(truth), near, result),
         scores=_scores(truth, probabilities, rule, [row["train_rows"] for row in result.per_label], result),
     )
+
+
+def places_of(rows: Any) -> Sequence[str] | None:
+    """Where rows of one's own were read; corpora do not tell."""
+    return list(rows["place"]) if "place" in rows.column_names else None
 
 
 def _encoded(

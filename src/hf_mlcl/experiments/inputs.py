@@ -112,9 +112,10 @@ def prepare_inputs(
 ) -> Inputs:
     """Model, batches and processor for splits with a column ``text`` or ``image``, or both, and ids as ``labels``."""
     most = {"train": experiment.max_train_samples}
-    data = DatasetDict(
-        {split: sample_rows(rows, most.get(split, experiment.max_eval_samples)) for split, rows in data.items()}
-    )
+    sampled = {split: sample_rows(rows, most.get(split, experiment.max_eval_samples)) for split, rows in data.items()}
+    if "place" in sampled["train"].column_names:  # which is for people
+        sampled = {split: rows.remove_columns("place") for split, rows in sampled.items()}
+    data = DatasetDict(sampled)
     label_names = data["train"].features["labels"].feature.names
     data, towers = _readable(data, experiment)
     if "image" in data["train"].column_names:
@@ -147,7 +148,7 @@ def _readable(data: DatasetDict, experiment: ExperimentArguments) -> tuple[Datas
 def rows_with(rows: Any, modality: str) -> Any:
     """Of rows with texts and images, those that have what an encoder of one of them reads, and that alone."""
     other = {"text": "image", "image": "text"}.get(modality)
-    if other not in rows.column_names:
+    if not {modality, other} <= set(rows.column_names):
         return rows
     return rows.select(np.flatnonzero(having(rows, modality))).remove_columns(other)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -23,6 +24,8 @@ from hf_mlcl.metrics import DecisionRule
 from hf_mlcl.models import MLCLConfig
 from hf_mlcl.models.loading import check_finite, check_weights, load, problem, trust_backbone, unreadable_weights
 from hf_mlcl.models.pipelines import probabilities_of
+
+logger = logging.getLogger(__name__)
 
 CLASSIFIER_FOLDER = "classifier"
 PLAN_FILE = "plan.json"
@@ -128,6 +131,21 @@ class Predictor:
     def contents(self, rows: Any) -> Sequence[Any]:
         """What it reads of a `datasets.Dataset`, decoded when it is asked for; a ValueError if it has nothing of it."""
         return contents_of(rows, self.modality)
+
+    def readable(self, rows: Any) -> Any:
+        """Of a `datasets.Dataset` with texts and images, the rows that have what it reads; the others are counted."""
+        from hf_mlcl.experiments.inputs import rows_with
+
+        found = rows_with(rows, self.modality)
+        if len(found) == len(rows):
+            return found
+        if not len(found):
+            raise ValueError(f"The classifier reads {self.modality}s, but none of the {len(rows)} rows has one.")
+        logger.warning(
+            "The classifier reads %ss: %d of %d rows without any are left out.",
+            *(self.modality, len(rows) - len(found), len(rows)),
+        )
+        return found
 
     def truth(self, rows: Any) -> npt.NDArray[np.bool_]:
         """The labels of a `datasets.Dataset`, multi-hot, as this classifier knows them; a ValueError if it does not."""

@@ -111,7 +111,7 @@ def f1_by_frequency(title: str, what: str) -> Spec:
     tooltip = [_axis("name", "label", "nominal"), _axis("rows", "rows"), _axis("f1", "F1", format=".3f")]
     points = {"mark": {"type": "point", "filled": True, "size": 50, "color": BLUE}, "encoding": {"tooltip": tooltip}}
     names = {
-        "transform": [{"filter": "datum.named"}],
+        "transform": [{"filter": "width < 500 ? datum.narrow : datum.wide"}],
         "mark": {"type": "text", "align": "left", "dx": 6, "fontSize": 11},
         "encoding": {"text": {"field": "name"}},
     }
@@ -184,9 +184,10 @@ def reliability_chart(label_names: Sequence[str]) -> Spec:
 def confusion_matrix(kinds: Sequence[str], labels: int) -> Spec:
     """Pairs of labels, by what goes wrong or together."""
     tooltip = [_axis("first", "label", "nominal"), _axis("second", "and", "nominal"), _axis("count", "rows")]
+    across = {"title": None, "labelAngle": -90, "labelLimit": 110, "labelOverlap": "greedy"}  # a phone shows some
     encoding = {
         "y": _axis("first", "", "nominal", sort=None, axis={"title": None, "labelLimit": 110}),
-        "x": _axis("second", "", "nominal", sort=None, axis={"title": None, "labelAngle": -90, "labelLimit": 110}),
+        "x": _axis("second", "", "nominal", sort=None, axis=across),
         "color": _axis("count", "rows", scale={"scheme": "viridis"}, legend={"orient": "bottom"}),
         "tooltip": tooltip,
     }

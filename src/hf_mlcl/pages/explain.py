@@ -45,13 +45,21 @@ class Split:
         inputs: Texts or PIL images; see `Explained.modality`.
         labels: Multi-hot (rows, labels).
         features: (rows, size), of the encoder.
+        places: Where each row was read, such as ``reviews.csv, line 7``; if not given, rows are counted from 1.
     """
 
     inputs: Sequence[Any] = field(repr=False)
     labels: Flags = field(repr=False)
     features: npt.NDArray[np.float32] = field(repr=False)
+    places: Sequence[str] | None = field(default=None, repr=False)
+
+    def place(self, row: int, split: str) -> str:
+        """What the page calls a row of this split."""
+        return f"{split} row {row + 1}" if self.places is None else self.places[row]
 
     def __post_init__(self) -> None:
+        if self.places is not None and len(self.places) != len(self.inputs):
+            raise ValueError(f"places must have one text for each of {len(self.inputs)} rows; got {len(self.places)}.")
         if not len(self.inputs) == len(self.labels) == len(self.features):
             found = f"{len(self.inputs)}, {len(self.labels)} and {len(self.features)}"
             raise ValueError(f"inputs, labels and features must have the same number of rows; got {found}.")
@@ -166,7 +174,8 @@ def _html(explained: Explained, map_by: Map) -> str:
         rare=[names[label] for label in sorted(rare)],
         shown=len(rows),
         headline=_headline(one),
-        scores=_score_rows(one.scores),
+        scores=_score_rows(_told_apart(one.scores)),
+        scored=list(_told_apart(one.scores)),
         suspicious=listed[:LISTED],
         suspicious_csv=data_uri(_csv(listed), "text/csv;charset=utf-8"),
         searched=0 if train is None else len(train[0]),
@@ -179,7 +188,8 @@ def _sample(split: Split, most: int) -> tuple[npt.NDArray[np.int64], Split]:
     if len(every) <= most:
         return every, split
     some = np.sort(np.random.default_rng(0).choice(len(every), most, replace=False))
-    return some, Split([split.inputs[int(i)] for i in some], split.labels[some], split.features[some])
+    places = None if split.places is None else [split.places[int(i)] for i in some]
+    return some, Split([split.inputs[int(i)] for i in some], split.labels[some], split.features[some], places)
 
 
 def _suspicions(train: Split) -> list[Suspicion]:
@@ -214,6 +224,7 @@ def _rows(
         rows.append(
             {
                 "id": row,
+                "place": one.test.place(row, one.split),
                 **dict(zip("xy", np.round(place[position], 4).tolist(), strict=True)),
                 **view(one.test.inputs[row]),
                 "labels": _named(has, names),
@@ -229,13 +240,19 @@ def _rows(
         )
     shown = {
         str(row): {
-            "id": int(train[0][row]),
+            "place": _training_place(train, row),
             **view(train[1].inputs[row]),
             "labels": _named(np.flatnonzero(train[1].labels[row]), names),
         }
         for row in examples
     }
     return rows, shown, length
+
+
+def _training_place(train: tuple[npt.NDArray[np.int64], Split], row: int) -> str:
+    """What the page calls a training row: by where it was read, or by its number among all of them."""
+    numbers, rows = train
+    return f"training row {numbers[row] + 1}" if rows.places is None else rows.places[row]
 
 
 def _named(labels: npt.NDArray[np.int64], names: Sequence[str]) -> str:
@@ -272,10 +289,10 @@ def _frequency_points(table: Sequence[Mapping[str, Any]], names: Sequence[str]) 
     low, reach = np.log(min(at)), max(np.log(max(at) / min(at)), 1e-9)
     points = [(float((np.log(x) - low) / reach), row["F1"]) for x, row in zip(at, table, strict=True)]
     order = sorted(range(len(table)), key=lambda i: (points[i][1], rows[i]))
-    named = without_overlap(points, list(names), order)
+    wide, narrow = (without_overlap(points, list(names), order, columns) for columns in (100, 30))
     return [
-        {"name": name, "rows": count, "at": max(count, 0.7), "f1": round(row["F1"], 4), "named": shown}
-        for name, count, row, shown in zip(names, rows, table, named, strict=True)
+        {"name": name, "rows": count, "at": at[i], "f1": round(row["F1"], 4), "wide": wide[i], "narrow": narrow[i]}
+        for i, (name, count, row) in enumerate(zip(names, rows, table, strict=True))
     ]
 
 
@@ -296,6 +313,12 @@ METRIC_NAMES |= {
     f"{group}_f1": f"F1 of {name} labels"
     for group, name in (("head", "frequent"), ("medium", "medium"), ("tail", "rare"))
 }
+
+
+def _told_apart(scores: Mapping[str, Mapping[str, Sequence[float]]]) -> Mapping[str, Mapping[str, Sequence[float]]]:
+    """Without the frozen encoder where it is what the classifier uses: the same numbers twice say nothing."""
+    gains = [value for interval in scores.get("gain", {}).values() for value in interval]
+    return {"trained": scores["trained"]} if gains and not np.nan_to_num(gains).any() else scores
 
 
 def _score_rows(scores: Mapping[str, Mapping[str, Sequence[float]]]) -> dict[str, dict[str, str]]:
@@ -337,7 +360,7 @@ def _listed(
         text = _text_of(train[1].inputs[each.row], length)
         found.append(
             {
-                "row": int(train[0][each.row]),
+                "place": _training_place(train, each.row),
                 "score": each.score,
                 "text": excerpt(text, 200),
                 "image": examples.get(str(each.row), {}).get("image", ""),
@@ -357,7 +380,7 @@ def _text_of(row: Any, length: int) -> str:
 
 def _csv(listed: Sequence[Mapping[str, Any]]) -> bytes:
     buffer = io.StringIO()
-    columns = ["row", "score", "labels", "wrong", "missing", "text"]
+    columns = ["place", "score", "labels", "wrong", "missing", "text"]
     writer = csv.DictWriter(buffer, columns)
     writer.writeheader()
     for row in listed:

@@ -9,8 +9,9 @@ import pandas as pd
 
 from hf_mlcl.study.paper import paper_value
 from hf_mlcl.study.results import ARGUMENT, finished, select
+from hf_mlcl.study.significance import Comparison
 from hf_mlcl.study.specification import Study
-from hf_mlcl.study.tables import CORPUS_TITLES, column_of, metric_of
+from hf_mlcl.study.tables import CORPUS_TITLES, column_of, metric_of, pair_comparison
 
 CONTRASTIVE = ("base", "proto", "mulsupcon", "msc", "wo_reg", "reg")
 LOGIT = ("bce", "asymmetric", "zlpr", "focal", "lsep")
@@ -33,6 +34,7 @@ CLAIMS = (
     Claim("The regulariser keeps positives together (alignment, lower is better)", "alignment", ("reg",), ("wo_reg",)),
 )
 PAPER_PRR = 0.38
+OVER = {"seeds": "over seeds", "examples": "over test rows"}
 
 
 class Verdict(NamedTuple):
@@ -41,6 +43,7 @@ class Verdict(NamedTuple):
     claim: str
     holds: str  # yes, no, or partly
     sentence: str
+    sure: str = ""  # whether it may be chance
 
 
 def verdicts(study: Study, table: pd.DataFrame) -> list[Verdict]:
@@ -57,16 +60,18 @@ def verdicts(study: Study, table: pd.DataFrame) -> list[Verdict]:
     # A loss under another name, or joined with another, is not what the paper speaks of.
     own = chosen.get(f"{ARGUMENT}loss", chosen["loss"])
     plain = chosen[own.astype(str) == chosen["loss"].astype(str)]
-    found = [verdict for claim in CLAIMS if (verdict := _verdict(claim, plain))]
+    compared = pair_comparison(study, plain)
+    found = [verdict for claim in CLAIMS if (verdict := _verdict(claim, plain, compared))]
     return found + _little_data(plain) + _prr(plain)
 
 
-def _verdict(claim: Claim, table: pd.DataFrame) -> Verdict | None:
+def _verdict(claim: Claim, table: pd.DataFrame, compared: Callable[..., Comparison]) -> Verdict | None:
     column = column_of(table, claim.metric)
     if column is None:
         return None
     metric = metric_of(claim.metric)
     places: list[tuple[str, float, str]] = []
+    tests: list[Comparison] = []
     for key, rows in table.dropna(subset=[column]).groupby(["corpus", "setting"], sort=False):
         means = rows.groupby("loss")[column].mean().to_dict()
         ours = _difference(means.get, claim)
@@ -77,6 +82,7 @@ def _verdict(claim: Claim, table: pd.DataFrame) -> Verdict | None:
         paper = _difference(printed.get, claim)
         name = ", ".join([CORPUS_TITLES.get(key[0], key[0]), *(part for part in key[1:] if part != "default")])
         text = f"{name} {ours[0] * metric.factor:+.{metric.digits}f} (`{ours[1]}` against `{ours[2]}`)"
+        tests.append(compared((*key, claim.metric), ours[1], ours[2]))
         if paper is not None:
             text += f", the paper {paper[0] * metric.factor:+.{metric.digits}f}"
         places.append((name, ours[0] if metric.higher_is_better else -ours[0], text))
@@ -85,7 +91,21 @@ def _verdict(claim: Claim, table: pd.DataFrame) -> Verdict | None:
     right = sum(gain >= 0 for _, gain, _ in places)
     holds = "yes" if right == len(places) else "partly" if right else "no"
     seen = {"yes": "Seen", "partly": f"Seen on {right} of {len(places)}", "no": "Not seen"}[holds]
-    return Verdict(claim.text, holds, f"{seen}: {'; '.join(text for _, _, text in places)}.")
+    return Verdict(claim.text, holds, f"{seen}: {'; '.join(text for _, _, text in places)}.", _sureness(tests))
+
+
+def _sureness(tests: Sequence[Comparison]) -> str:
+    """Whether differences may be chance, and by which test."""
+    p = [value for one in tests for value in one.p_values.values() if value == value]
+    if not p:
+        return "not tested"
+    over = " and ".join(OVER[test] for test in OVER if any(one.test == test for one in tests))
+    clear = sum(value < tests[0].level for value in p)
+    if clear == len(p):
+        return f"hardly chance: p {'=' if len(p) == 1 else 'up to'} {max(p):.2g} {over}"
+    if not clear:
+        return f"may be chance: p {'=' if len(p) == 1 else 'from'} {min(p):.2g} {over}"
+    return f"hardly chance on {clear} of {len(p)}, at {tests[0].level:.0%} {over}"
 
 
 def _difference(value: Callable[[str], float | None], claim: Claim) -> tuple[float, str, str] | None:
@@ -119,7 +139,14 @@ def _little_data(table: pd.DataFrame) -> list[Verdict]:
         return []
     holds = "yes" if right == len(texts) else "partly" if right else "no"
     seen = {"yes": "Seen", "partly": f"Seen on {right} of {len(texts)}", "no": "Not seen"}[holds]
-    return [Verdict("Contrastive losses gain most where training data are few", holds, f"{seen}: {'; '.join(texts)}.")]
+    return [
+        Verdict(
+            "Contrastive losses gain most where training data are few",
+            holds,
+            f"{seen}: {'; '.join(texts)}.",
+            "not tested",
+        )
+    ]
 
 
 def _prr(table: pd.DataFrame) -> list[Verdict]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -152,6 +152,24 @@ def space_tables(study: Study, table: pd.DataFrame | None = None) -> list[Report
 
 Place = tuple[str, str, str]
 """Corpus, setting and metric of a column."""
+
+
+def pair_comparison(study: Study, chosen: pd.DataFrame) -> Callable[[Place, str, str], Comparison]:
+    """Compares two losses at a place, by the test of the study's report.
+
+    Args:
+        study: The study.
+        chosen: Its finished runs, as `select` gives them.
+    """
+    builder, report = _Builder(study, chosen, chosen, second=False), study.report
+
+    def compared(place: Place, first: str, second: str) -> Comparison:
+        scores, labels = builder.with_decisions(place, builder.scores(place))
+        pair = {name: scores[name] for name in (first, second)}
+        higher = metric_of(place[2]).higher_is_better
+        return compare(pair, place[2], labels, higher, test=report.test, level=report.level)
+
+    return compared
 
 
 class _Builder:

@@ -13,15 +13,15 @@ function card(row, more) {
 function show(row) {
   const best = row.best.map(([name, p]) => `${name} ${p.toFixed(2)}`).join(", ");
   const near = row.near.map(([key, alike]) =>
-    card(DATA.examples[key], [`training row ${DATA.examples[key].id}, similarity ${alike.toFixed(3)}`]));
+    card(DATA.examples[key], [`${DATA.examples[key].place}, similarity ${alike.toFixed(3)}`]));
   const list = element("div", "", "cards");
   list.append(...near);
   document.getElementById("row").replaceChildren(
-    card(row, [`predicted: ${row.predicted}`, `most probable: ${best}`, `row ${row.id}`]),
+    card(row, [`predicted: ${row.predicted}`, `most probable: ${best}`, row.place]),
     ...(near.length ? [element("h3", "The nearest training examples"), list] : []));
 }
 
-const words = (row) => `${row.id} ${row.text || ""} ${row.labels} ${row.predicted}`.toLowerCase();
+const words = (row) => `${row.place} ${row.text || ""} ${row.labels} ${row.predicted}`.toLowerCase();
 document.getElementById("search").oninput = (event) => {
   const wanted = event.target.value.toLowerCase().split(/\s+/).filter(Boolean);
   const found = wanted.length ? rows.filter((row) => wanted.every((word) => words(row).includes(word))) : [];
@@ -29,7 +29,7 @@ document.getElementById("search").oninput = (event) => {
   document.getElementById("count").textContent = wanted.length ? `${found.length} rows` : "";
   list.replaceChildren(...found.slice(0, 8).map((row) => {
     const item = document.createElement("li");
-    const button = element("button", `${row.id}: ${(row.text || row.labels).slice(0, 110)}`);
+    const button = element("button", `${row.place}: ${(row.text || row.labels).slice(0, 110)}`);
     button.onclick = () => show(row);
     item.append(button);
     return item;

@@ -125,6 +125,22 @@ def test_a_name_can_stand_for_a_loss_with_other_arguments(write):
     assert " " not in study.runs[1].id
 
 
+def test_losses_of_plugins_may_be_named(write, tmp_path):
+    """In the whole file, or for a loss alone; a plugin that is not there is named."""
+    (tmp_path / "mine.py").write_text(
+        "import torch\nfrom hf_mlcl import register_loss\n\n\n@register_loss('mine_in_a_study')\n"
+        "class Mine(torch.nn.Module):\n    def forward(self, logits, labels):\n        return logits.sum()\n"
+    )
+    file = f"""
+        corpora: [toy_text]
+        losses: [bce, mine_in_a_study]
+        defaults: {{plugins: [{tmp_path}/mine.py]}}
+        """
+    assert [run.kind for run in load_study(write(file)).runs] == ["logit", "logit"]
+    with pytest.raises(StudyError, match=r"plugins: plugins names '.*other\.py', which cannot be imported"):
+        load_study(write(file.replace("mine.py", "other.py")))
+
+
 def test_a_run_is_known_by_what_it_does_and_not_by_what_else_is_in_the_file(write):
     before = {run.id for run in load_study(write(FILE)).runs}
     more = {run.id for run in load_study(write(FILE), ["seeds=[0,1,2,3]", "losses=[reg,bce,zlpr]"]).runs}

@@ -245,11 +245,12 @@ class _Reader:
 
         corpora, losses = self._named("corpora"), self._named("losses")
         settings = self._named("settings") if self.document.get("settings") else {"default": {}}
+        defaults = self._block("defaults", self.document.get("defaults") or {})
+        self._import_plugins([defaults, *losses.values(), self.last_block])
         kinds = {loss: self._kind(loss, block) for loss, block in losses.items()}
         overrides = self._overrides(
             {"corpus": corpora, "loss": losses, "setting": settings, "kind": ("contrastive", "logit")}
         )
-        defaults = self._block("defaults", self.document.get("defaults") or {})
         for corpus, block in corpora.items():
             self.check_name(f"corpora.{corpus}", block.get("corpus", corpus), list_corpora(), what="corpus")
         runs: list[Run] = []
@@ -308,6 +309,16 @@ class _Reader:
         if not seeds or min(seeds) < 0 or len(set(seeds)) != len(seeds):
             raise self.error("seeds", f"must be different whole numbers from 0, such as [0, 1, 2]; it is {seeds}.")
         return seeds
+
+    def _import_plugins(self, blocks: Sequence[Mapping[str, Any]]) -> None:
+        """Make losses of the user known, of which some are named in the file."""
+        from hf_mlcl.experiments.parsing import import_plugins
+
+        for plugins in (block["plugins"] for block in blocks if block.get("plugins")):
+            try:
+                import_plugins(self.check_type("plugins", plugins, list[str]))
+            except ValueError as error:
+                raise self.error("plugins", str(error)) from error
 
     def _kind(self, name: str, block: Mapping[str, Any]) -> str:
         from hf_mlcl.losses import on_logits_only

@@ -138,7 +138,7 @@ def _processor_knows_bfloat16() -> bool:
 
     Convolutions of images gain nothing.
     """
-    facts = getattr(torch.cpu, "get_capabilities", dict)()  # older versions of torch do not tell
+    facts: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()  # older versions of torch do not tell
     return any(facts.get(name, False) for name in ("avx512_bf16", "amx_bf16"))
 
 

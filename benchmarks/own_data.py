@@ -116,8 +116,9 @@ def ours(data: Any, options: argparse.Namespace) -> dict[str, Any]:
 
         def keep(self: Anytime, stage: Any) -> None:
             publish(self, stage)
-            shutil.copytree(Path(folder, "classifier"), Path(kept, str(len(moments))))
-            moments.append(time.process_time())
+            if len(moments) < 2:  # the first minute and the first gain; to score more of them would take long
+                shutil.copytree(Path(folder, "classifier"), Path(kept, str(len(moments))))
+                moments.append(time.process_time())
 
         if options.seed == 0:  # for the picture: what somebody would have who stops it
             Anytime._publish = keep  # type: ignore[method-assign]

@@ -6,7 +6,8 @@
 
 DATA holds the official files of the corpora in the folders semeval2018_ec, arxiv54 (in AAPD's layout), 20newsgroups and
 coco2014_mini; FOLDER a sentence encoder (all-MiniLM-L6-v2), FILE the weights of timm's mobilenetv2_100. Each run is a
-process of its own and leaves a JSON file in RESULTS; what is there is not run again, so that it can be interrupted.
+process of its own and leaves a JSON file in RESULTS, and probabilities beside it, for whoever wants to score them in
+another way; what is there is not run again, so that it can be interrupted.
 
 Methods: `ours` is `hf-mlcl train` as it comes. `tfidf` and `frozen` are scikit-learn's logistic regression, C chosen on
 validation, on TF-IDF or on the frozen encoder's features. `hf_bce` is HF's Trainer with BCE and one linear layer on the
@@ -376,6 +377,8 @@ def run_one(options: argparse.Namespace) -> None:
         "scores": scores(data, found, options.corpus == "news"),
         **{key: value for key, value in found.items() if key not in ("validation", "test")},
     }
+    with whole_file(Path(options.file).with_suffix(".npz")) as draft, draft.open("wb") as file:
+        np.savez_compressed(file, **{split: found[split].astype(np.float32) for split in ("validation", "test")})
     with whole_file(options.file) as draft:
         draft.write_text(strict_json(content), encoding="utf-8")
 

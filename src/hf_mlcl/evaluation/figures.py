@@ -157,11 +157,11 @@ def _f1_title(curves: Mapping[str, FrequencyCurve]) -> str:
 
 
 def without_overlap(
-    points: Sequence[tuple[float, float]], names: Sequence[str], order: Sequence[int], columns: int = 100
+    points: Sequence[tuple[float, float]], names: Sequence[str], order: Sequence[int], size: tuple[int, int] = (100, 40)
 ) -> list[bool]:
     """Whether a point's name has a place to its right; points lie in the unit square, `order` says who is first.
 
-    The chart is 40 lines high and `columns` characters wide: about 100 on a screen, 30 on a phone.
+    `size` is that of the chart in characters and lines: on a phone it is about 30 x 24.
 
     Examples:
         >>> without_overlap([(0.1, 0.5), (0.11, 0.5), (0.1, 0.9)], ["joy", "anger", "fear"], [0, 1, 2])
@@ -170,7 +170,7 @@ def without_overlap(
     taken: list[tuple[float, float, float]] = []
     shown = [False] * len(points)
     for i in order:
-        x, y, width = columns * points[i][0], 40 * points[i][1], len(names[i]) + 2
+        x, y, width = size[0] * points[i][0], size[1] * points[i][1], len(names[i]) + 2
         if all(abs(y - b) >= 1.6 or x > a + w or a > x + width for a, b, w in taken):
             taken.append((x, y, width))
             shown[i] = True

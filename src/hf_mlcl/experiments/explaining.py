@@ -222,7 +222,7 @@ def _facts(
     settings, choices = result.settings, result.verdict.get("choices", {})
     kept = choices.get("kept")
     tuned = kept is None or not kept.startswith("the frozen encoder")
-    encoder = "fine-tuned" if tuned else "frozen: nothing was better on validation"
+    encoder = "fine-tuned" if tuned else str(kept).replace("the frozen encoder", "frozen", 1)
     backbone = "/".join(Path(str(settings.get("backbone") or "the default")).parts[-2:])
     return {
         "data": _data_name(result),

@@ -106,7 +106,7 @@ def space_map(label_names: Sequence[str], contents: Sequence[str], method: str) 
 def f1_by_frequency(title: str, what: str) -> Spec:
     """F1 of each label against its rows, with names where they have a place."""
     x = _axis("at", f"{what} with the label", scale={"type": "log", "nice": False, "padding": 12})
-    x["axis"] = {"values": TICKS}
+    x["axis"] = {"values": TICKS, "labelOverlap": "greedy"}
     y = _axis("f1", "F1", scale={"domain": [0, 1]})
     tooltip = [_axis("name", "label", "nominal"), _axis("rows", "rows"), _axis("f1", "F1", format=".3f")]
     points = {"mark": {"type": "point", "filled": True, "size": 50, "color": BLUE}, "encoding": {"tooltip": tooltip}}

@@ -289,7 +289,7 @@ def _frequency_points(table: Sequence[Mapping[str, Any]], names: Sequence[str]) 
     low, reach = np.log(min(at)), max(np.log(max(at) / min(at)), 1e-9)
     points = [(float((np.log(x) - low) / reach), row["F1"]) for x, row in zip(at, table, strict=True)]
     order = sorted(range(len(table)), key=lambda i: (points[i][1], rows[i]))
-    wide, narrow = (without_overlap(points, list(names), order, columns) for columns in (100, 30))
+    wide, narrow = (without_overlap(points, list(names), order, size) for size in ((100, 40), (30, 24)))
     return [
         {"name": name, "rows": count, "at": at[i], "f1": round(row["F1"], 4), "wide": wide[i], "narrow": narrow[i]}
         for i, (name, count, row) in enumerate(zip(names, rows, table, strict=True))
@@ -344,7 +344,7 @@ def _headline(one: Explained) -> str:
         return text + "."
     value, low, high = gain
     if value == low == high == 0:
-        return f"{text}: heads on the frozen encoder, since fine-tuning it was not better."
+        return f"{text}, by heads on the frozen encoder."
     if low <= 0 <= high:
         return f"{text}, which is not clearly different from the frozen encoder ({value:+.3f})."
     return (

@@ -138,18 +138,21 @@ def test_files_of_a_space_that_somebody_has_changed_stay_as_they_are(tmp_path):
 
 
 def test_a_space_needs_hf_mlcl_only_for_what_hf_mlcl_alone_loads(training, pictures, tmp_path):
-    (training / "space").mkdir(exist_ok=True)
-    (training / "space" / "README.md").write_text("mine")
+    mean = tmp_path / "mean"  # of all tokens, at which no text classifier of transformers looks
+    shutil.copytree(training / "classifier", mean / "classifier")
+    saved.change_json(mean / "classifier" / "config.json", pooling="mean")
+    (mean / "space").mkdir()
+    (mean / "space" / "README.md").write_text("mine")
     with HubServer() as server, server.here(tmp_path / "cache"):
         for name, source, *how in (
-            ("exported", training, "--no_examples"),
+            ("exported", mean, "--no_examples"),
             ("native", pictures, "--no_examples"),
             ("saved", pictures, "--no_examples", "--as_saved"),
         ):
             told = call(source, f"{USER}/{name}", "--space", *how)
-            assert ("README.md was changed by hand and goes as it is" in told.stderr) == (source is training)
+            assert ("README.md was changed by hand and goes as it is" in told.stderr) == (source is mean)
             files = server.repositories["space", f"{USER}/{name}"].files
-            assert (files["README.md"] == b"mine") == (source is training)
+            assert (files["README.md"] == b"mine") == (source is mean)
             program = files["app.py"].decode()
             ast.parse(program)
             assert len(program.splitlines()) < 80
@@ -158,7 +161,6 @@ def test_a_space_needs_hf_mlcl_only_for_what_hf_mlcl_alone_loads(training, pictu
             code = "modeling_mlcl.py" in server.repositories["model", f"{USER}/{name}"].files
             assert code == (name == "exported")
             assert name == "saved" or f"CODE = {code} " in program
-    shutil.rmtree(training / "space")
 
 
 @pytest.mark.parametrize(
@@ -244,7 +246,11 @@ def test_the_page_of_an_image_classifier_answers_in_a_browser(how, pictures, tmp
     options += ["--as_saved"] if how == "as_saved" else []
     with HubServer() as server, server.here(tmp_path / "cache"):
         call(pictures, f"{USER}/{how}", "--space", *options)
-        with opened(server, f"{USER}/{how}", tmp_path) as page:
+        blocked = tmp_path / "blocked"  # as if hf-mlcl were not installed
+        blocked.mkdir()
+        (blocked / "sitecustomize.py").write_text('import sys\n\nsys.modules["hf_mlcl"] = None\n')
+        away = {"PYTHONPATH": str(blocked)} if how == "native" else {}
+        with opened(server, f"{USER}/{how}", tmp_path, **away) as page:
             page.locator("input[type=file]").first.set_input_files(pictures / "4.png")
             page.locator("img").first.wait_for()
             page.get_by_role("button", name="Classify").click()

@@ -207,6 +207,8 @@ def test_the_search_finds_a_row_and_its_nearest_training_examples(visit, explain
     assert one.test.inputs[17] in page.locator("#row").inner_text()
     assert page.locator("#row .cards .card").count() == 5
     assert "similarity" in page.locator("#row .cards").inner_text()
+    page.locator("#search").fill("test row 41")
+    page.wait_for_function("document.getElementById('row').textContent.includes('text 40 of')")
     page.locator("#search").fill("nothing has these words")
     page.wait_for_function("document.getElementById('count').textContent === '0 rows'")
 

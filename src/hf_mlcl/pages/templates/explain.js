@@ -25,6 +25,8 @@ const words = (row) => `${row.place} ${row.text || ""} ${row.labels} ${row.predi
 document.getElementById("search").oninput = (event) => {
   const wanted = event.target.value.toLowerCase().split(/\s+/).filter(Boolean);
   const found = wanted.length ? rows.filter((row) => wanted.every((word) => words(row).includes(word))) : [];
+  const asWritten = (row) => words(row).includes(wanted.join(" ")); // these come first
+  found.sort((a, b) => asWritten(b) - asWritten(a));
   const list = document.getElementById("found");
   document.getElementById("count").textContent = wanted.length ? `${found.length} rows` : "";
   list.replaceChildren(...found.slice(0, 8).map((row) => {

@@ -238,7 +238,7 @@ def merged(model: Any) -> Any:
     backbone = merged_backbone(copy.deepcopy(model.backbone))
     plain = type(model).around(copy.deepcopy(model.config), backbone)
     for name, part in _heads(model).items():
-        plain.get_submodule(name).load_state_dict(part.state_dict())
+        plain.set_submodule(name, copy.deepcopy(part).requires_grad_(True))
     plain.report, plain.processor = model.report, model.processor
     return plain.train(model.training)
 

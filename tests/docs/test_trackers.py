@@ -33,6 +33,6 @@ def test_the_example_of_looking_on_reports_to_trackio_and_tensorboard(tmp_path):
         )
 
     (name,) = ask("list", "runs")["runs"]
-    steps, reached = (ask("get", "metric", "--run", name, "--metric", f"train/{of}") for of in ("global_step", "prr"))
-    assert [point["value"] for point in steps["values"]] == [2, 4]
-    assert all(0 <= point["value"] <= 1 for point in reached["values"])
+    values = [point["value"] for point in ask("get", "metric", "--run", name, "--metric", "train/prr")["values"]]
+    assert len(values) == 2  # of four steps, every second is logged
+    assert all(0 <= value <= 1 for value in values)

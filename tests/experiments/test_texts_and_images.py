@@ -97,7 +97,7 @@ def test_from_the_command_line_a_pair_of_towers_goes_all_the_way(table, tmp_path
     found = json.loads(command("predict", table.parent / "3.png", "red of the", "--model", "run", "--json"))
     assert [row["input"] for row in found] == [str(table.parent / "3.png"), "red of the"]
     assert not any("error" in row for row in found)
-    scores = json.loads(command("evaluate", "run", table, "--split", "all", "--json"))
+    scores = json.loads(command("evaluate", table, "--model", "run", "--split", "all", "--json"))
     assert scores["rows"] == ROWS
     assert (tmp_path / "run" / "explain.html").is_file()
     command("explain", "run", table, "--output", "again.html")

@@ -338,6 +338,11 @@ def test_a_peft_config_that_cannot_work_is_refused_with_the_reason(base, config,
         plain(base, peft_config=config)
 
 
+def test_where_there_is_no_linear_layer_the_error_says_how_to_name_others(tmp_path):
+    with pytest.raises(ValueError, match=r"ResNetModel has none\. Name convolutions .* target_modules=r'\.\*conv2'"):
+        plain(folder_of("ResNet", tmp_path / "base"), peft_config=LoraConfig())
+
+
 def test_a_layer_that_is_never_called_is_refused(tmp_path):
     """Torch's attention takes the weights of its last layer: an adapter there would show in merged weights alone."""
     folder = folder_of("SigLIP images", tmp_path / "base")

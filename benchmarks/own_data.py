@@ -6,7 +6,8 @@
 
 DATA holds the official files of the corpora in the folders semeval2018_ec, arxiv54 (in AAPD's layout), 20newsgroups and
 coco2014_mini; FOLDER a sentence encoder (all-MiniLM-L6-v2), FILE the weights of timm's mobilenetv2_100. Each run is a
-process of its own and leaves a JSON file in RESULTS; what is there is not run again, so that it can be interrupted.
+process of its own and leaves a JSON file in RESULTS, and probabilities beside it, for whoever wants to score them in
+another way; what is there is not run again, so that it can be interrupted.
 
 Methods: `ours` is `hf-mlcl train` as it comes. `tfidf` and `frozen` are scikit-learn's logistic regression, C chosen on
 validation, on TF-IDF or on the frozen encoder's features. `hf_bce` is HF's Trainer with BCE and one linear layer on the
@@ -19,6 +20,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -35,9 +37,23 @@ CORPORA = {
     "news": ("newsgroups20", "20newsgroups", (300, 1000)),
     "coco": ("coco2014", "coco2014_mini", (300, 1000, 6000)),
 }
-METHODS = ("ours", "frozen", "tfidf", "hf_bce", "setfit")
-EVAL_ROWS = 2000
-"""Rows of validation and of test that are kept, drawn with a fixed seed."""
+METHODS = {
+    "ours": "hf-mlcl train",
+    "frozen": "frozen + LR",
+    "tfidf": "TF-IDF + LR",
+    "hf_bce": "HF Trainer, BCE",
+    "setfit": "SetFit",
+}
+METRICS = {
+    "mAP": "mAP",
+    "tuned_micro_f1": "micro-F1, tuned",
+    "tuned_macro_f1": "macro-F1, tuned",
+    "micro_f1": "micro-F1 at 0.5",
+    "macro_f1": "macro-F1 at 0.5",
+}
+VALIDATION_ROWS = 2000
+TEST_ROWS = 3000
+"""Rows that are kept at most; those of test are shared among the seeds of a line."""
 IMAGE_SIZE = 96
 STRENGTHS = (0.01, 0.1, 1.0, 10.0, 100.0)
 RATE = 1e-4
@@ -47,16 +63,22 @@ RATE = 1e-4
 
 
 def splits(options: argparse.Namespace) -> Any:
-    """Training rows drawn by the seed; validation a quarter as many, as a user would hold out; test."""
+    """Rows of all splits drawn by the seed; of validation a quarter as many as of training, as users hold out."""
     from hf_mlcl import load_corpus
 
     corpus, folder, _ = CORPORA[options.corpus]
     data = load_corpus(corpus, data_dir=os.path.join(options.data, folder))
     data["train"] = data["train"].shuffle(seed=options.seed).select(range(min(options.rows, len(data["train"]))))
-    held_out = min(max(options.rows // 4, 100), EVAL_ROWS, len(data["validation"]))
-    data["validation"] = data["validation"].shuffle(seed=options.seed).select(range(held_out))
-    data["test"] = data["test"].shuffle(seed=0).select(range(min(EVAL_ROWS, len(data["test"]))))
+    held_out = min(max(options.rows // 4, 100), VALIDATION_ROWS)
+    for split, rows in (("validation", held_out), ("test", TEST_ROWS if is_largest(options) else TEST_ROWS // 3)):
+        data[split] = data[split].shuffle(seed=options.seed).select(range(min(rows, len(data[split]))))
     return data
+
+
+def is_largest(options: argparse.Namespace) -> bool:
+    """Whether it is the line of a corpus that is run with one seed."""
+    sizes = CORPORA[options.corpus][2]
+    return len(sizes) == 3 and options.rows == sizes[-1]
 
 
 def multi_hot(rows: Any) -> Any:
@@ -69,8 +91,11 @@ def multi_hot(rows: Any) -> Any:
 
 
 def ours(data: Any, options: argparse.Namespace) -> dict[str, Any]:
+    from datasets import DatasetDict
+
     from hf_mlcl.data.own import OwnData
     from hf_mlcl.experiments import build_experiment, own_recipe, run_experiment
+    from hf_mlcl.experiments.anytime import Anytime
     from hf_mlcl.experiments.prediction import Predictor
 
     image = "image" in data["train"].column_names
@@ -81,15 +106,35 @@ def ours(data: Any, options: argparse.Namespace) -> dict[str, Any]:
         settings |= {"backbone_weights": options.image_weights, "image_size": IMAGE_SIZE}
     if options.corpus == "news":
         settings["single_label"] = True
-    with tempfile.TemporaryDirectory() as folder:
+
+    def found(folder: str | Path) -> dict[str, Any]:
+        predictor, column = Predictor(folder, batch_size=64), "image" if image else "text"
+        return {split: predictor.probabilities(list(data[split][column])) for split in ("validation", "test")}
+
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as kept:
+        moments: list[float] = []
+        publish = Anytime._publish
+
+        def keep(self: Anytime, stage: Any) -> None:
+            publish(self, stage)
+            if len(moments) < 2:  # the first minute and the first gain; to score more of them would take long
+                shutil.copytree(Path(folder, "classifier"), Path(kept, str(len(moments))))
+                moments.append(time.process_time())
+
+        if options.seed == 0:  # for the picture: what somebody would have who stops it
+            Anytime._publish = keep  # type: ignore[method-assign]
         recipe = own_recipe(own, options.corpus, backbone)
-        result = run_experiment(*build_experiment(recipe, {**settings, "output_dir": folder}), data)
-        spent = time.process_time()
-        predictor = Predictor(folder, batch_size=64)
-        column = "image" if image else "text"
-        found = {split: predictor.probabilities(list(data[split][column])) for split in ("validation", "test")}
-    frozen = {name: value for name, value in result.metrics.items() if name.startswith("frozen_")}
-    return {**found, "spent": spent, "frozen": frozen, "seconds": result.seconds, "verdict": result.verdict}
+        own_test = data["test"].select(range(min(len(data["test"]), len(data["validation"]))))
+        known = DatasetDict({**data, "test": own_test})  # the others do not spend their time on 3,000 rows of test
+        result = run_experiment(*build_experiment(recipe, {**settings, "output_dir": folder}), known)
+        spent, single = time.process_time(), options.corpus == "news"
+        way = [
+            {"cpu_seconds": round(moment, 1), "scores": scores(data, found(Path(kept, str(number))), single)}
+            for number, moment in enumerate(moments)
+        ]
+        frozen = {name: value for name, value in result.metrics.items() if name.startswith("frozen_")}
+        more = {"spent": spent, "way": way, "frozen": frozen, "seconds": result.seconds, "verdict": result.verdict}
+        return found(folder) | more
 
 
 def frozen(data: Any, options: argparse.Namespace) -> dict[str, Any]:
@@ -332,6 +377,8 @@ def run_one(options: argparse.Namespace) -> None:
         "scores": scores(data, found, options.corpus == "news"),
         **{key: value for key, value in found.items() if key not in ("validation", "test")},
     }
+    with whole_file(Path(options.file).with_suffix(".npz")) as draft, draft.open("wb") as file:
+        np.savez_compressed(file, **{split: found[split].astype(np.float32) for split in ("validation", "test")})
     with whole_file(options.file) as draft:
         draft.write_text(strict_json(content), encoding="utf-8")
 
@@ -341,8 +388,8 @@ def run_all(options: argparse.Namespace) -> None:
     wanted = options.lines or [f"{name}:{rows}" for name, (_, _, sizes) in CORPORA.items() for rows in sizes]
     for line in wanted:
         corpus, rows = line.split(":")
-        largest = int(rows) == CORPORA[corpus][2][-1] and corpus != "news"
-        for seed in options.seeds[:1] if largest and len(options.seeds) > 1 else options.seeds:
+        once = is_largest(argparse.Namespace(corpus=corpus, rows=int(rows)))
+        for seed in options.seeds[:1] if once else options.seeds:
             budget = None
             for method in METHODS:
                 if method not in options.methods or (corpus == "coco" and method in ("tfidf", "setfit")):
@@ -366,53 +413,60 @@ def run_all(options: argparse.Namespace) -> None:
 
 
 def report(options: argparse.Namespace) -> None:
-    """The table in Markdown, and a picture of scores against CPU seconds."""
-    runs = [json.loads(path.read_text()) for path in sorted(Path(options.output).glob("*.json"))]
-    names = {"ours": "hf-mlcl train", "frozen": "frozen + LR", "tfidf": "TF-IDF + LR", "hf_bce": "HF Trainer, BCE"}
-    metrics = ("mAP", "tuned_micro_f1", "tuned_macro_f1")
-    print("| corpus, rows | method | seeds | mAP | micro-F1 | macro-F1 | both at 0.5 | CPU s |\n" + 8 * "|---" + "|")
+    """Tables in Markdown, means over seeds, and a picture of scores against CPU seconds."""
     groups: dict[tuple[str, int], dict[str, list[Any]]] = {}
-    for run in runs:
+    for path in sorted(Path(options.output).glob("*.json")):
+        run = json.loads(path.read_text())
         groups.setdefault((run["corpus"], run["rows"]), {}).setdefault(run["method"], []).append(run)
-    for (corpus, rows), methods in sorted(groups.items()):
-        for method in METHODS:
-            found = methods.get(method, [])
-            if not found:
-                continue
-            mean = {m: np.mean([run["scores"][m] for run in found]) for m in (*metrics, "micro_f1", "macro_f1")}
-            cells = [f"{mean[m]:.1f}" for m in metrics] + [f"{mean['micro_f1']:.1f} / {mean['macro_f1']:.1f}"]
-            seconds = np.mean([run["cpu_seconds"] for run in found])
-            cells = [f"{corpus}, {rows:,}", names.get(method, "SetFit"), str(len(found)), *cells, f"{seconds:.0f}"]
-            print(f"| {' | '.join(cells)} |")
+    groups = dict(sorted(groups.items(), key=lambda group: (list(CORPORA).index(group[0][0]), group[0][1])))
+    seeds = ", ".join(f"{corpus} {rows:,}: {len(found['ours'])}" for (corpus, rows), found in groups.items())
+    print(f"Seeds: {seeds}.")
+    for metric, title in METRICS.items():
+        print(f"\n| {title} | {' | '.join(METHODS.values())} | ours - best other |\n|{'---|' * (len(METHODS) + 2)}")
+        gains = []
+        for (corpus, rows), methods in groups.items():
+            mean = {method: np.mean([run["scores"][metric] for run in found]) for method, found in methods.items()}
+            others = [value for method, value in mean.items() if method != "ours"]
+            gains.append(mean["ours"] - max(others) if others else float("nan"))
+            cells = [f"{mean[method]:.1f}" if method in mean else "" for method in METHODS]
+            best = f"{max(mean.values()):.1f}"
+            cells = [f"**{cell}**" if cell == best else cell for cell in cells]
+            print(f"| {corpus}, {rows:,} | {' | '.join(cells)} | {gains[-1]:+.1f} |")
+        print(f"| mean {'|' * (len(METHODS) + 1)} {np.nanmean(gains):+.1f} |")
+    print(f"\n| CPU seconds | {' | '.join(METHODS.values())} |\n|{'---|' * (len(METHODS) + 1)}")
+    for (corpus, rows), methods in groups.items():
+        seconds = [np.mean([run["cpu_seconds"] for run in methods[m]]) if m in methods else None for m in METHODS]
+        print(f"| {corpus}, {rows:,} | {' | '.join('' if s is None else f'{s:.0f}' for s in seconds)} |")
     if options.picture:
         picture(groups, options.picture)
 
 
 def picture(groups: dict[tuple[str, int], dict[str, list[Any]]], path: str) -> None:
+    """Test mAP against CPU seconds; of ours, every classifier that it had on the way."""
     import matplotlib.pyplot as plt
 
-    columns = min(len(groups), 4)
+    from hf_mlcl.colours import MARKERS, PALETTE
+
+    columns, height = min(len(groups), 4), -(-len(groups) // 4)
     figure, axes = plt.subplots(
-        -(-len(groups) // columns),
-        columns,
-        figsize=(4 * columns, 3.2 * -(-len(groups) // columns)),
-        squeeze=False,
-        layout="constrained",
+        height, columns, figsize=(3.6 * columns, 3 * height), squeeze=False, layout="constrained"
     )
-    for axis, ((corpus, rows), methods) in zip(axes.flat, sorted(groups.items()), strict=False):
-        for marker, method in zip("o^s*D", METHODS, strict=True):
+    for axis, ((corpus, rows), methods) in zip(axes.flat, groups.items(), strict=False):
+        for marker, color, (method, name) in zip(MARKERS, PALETTE, METHODS.items(), strict=False):
             found = methods.get(method, [])
             if not found:
                 continue
-            x, y = ([run["cpu_seconds"] for run in found], [run["scores"]["mAP"] for run in found])
-            if method == "ours":
-                start = [run["seconds"]["data"] + run["seconds"]["frozen"] for run in found]
-                first = [100 * run["frozen"]["frozen_test_mAP"] for run in found]
-                axis.plot([np.mean(start), np.mean(x)], [np.mean(first), np.mean(y)], color="tab:blue")
-            axis.scatter(np.mean(x), np.mean(y), marker=marker, label=method, s=60)
+            ends = [(run["cpu_seconds"], run["scores"]["mAP"]) for run in found]
+            axis.scatter(*np.mean(ends, axis=0), marker=marker, color=color, label=name, s=50, zorder=3)
+            for run in found:
+                if run.get("way"):
+                    way = [(step["cpu_seconds"], step["scores"]["mAP"]) for step in run["way"]]
+                    axis.plot(*zip(*way, (run["cpu_seconds"], run["scores"]["mAP"]), strict=True), color=color, lw=1)
         axis.set(title=f"{corpus}, {rows:,} rows", xlabel="CPU seconds", ylabel="test mAP", xscale="log")
-    axes.flat[0].legend()
-    figure.savefig(path, dpi=160)
+    for axis in axes.flat[len(groups) :]:
+        axis.axis("off")
+    figure.legend(*axes.flat[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(METHODS))
+    figure.savefig(path, dpi=130)
 
 
 def main() -> None:
@@ -428,10 +482,10 @@ def main() -> None:
             command.add_argument("--output", required=True)
             command.add_argument("--lines", nargs="+")
             command.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
-            command.add_argument("--methods", nargs="+", default=METHODS, choices=METHODS)
+            command.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
         else:
             command.add_argument("--file", required=True)
-            command.add_argument("--method", required=True, choices=METHODS)
+            command.add_argument("--method", required=True, choices=list(METHODS))
             command.add_argument("--corpus", required=True, choices=list(CORPORA))
             command.add_argument("--rows", type=int, required=True)
             command.add_argument("--seed", type=int, required=True)

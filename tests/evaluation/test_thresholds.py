@@ -8,7 +8,7 @@ from sklearn.metrics import f1_score
 
 from hf_mlcl import metrics
 from hf_mlcl.evaluation import choose_thresholds, cross_fitted_score, fit_temperature, tune_thresholds
-from hf_mlcl.evaluation.thresholds import CANDIDATES, _at_candidates, _best_each, _best_shared
+from hf_mlcl.evaluation.thresholds import CANDIDATES, _at_candidates, _best_each, _best_shared, _most_expected
 
 
 def scores_of(rng, rows=600, frequency=(0.4, 0.2, 0.08, 0.02), shift=-1.0):
@@ -90,12 +90,45 @@ def test_scores_that_need_no_tuning_do_not_lose_by_it(seed):
 def test_a_label_with_few_positives_stays_near_the_shared_threshold_and_one_without_takes_it():
     rng = np.random.default_rng(0)
     labels, p = scores_of(rng, frequency=(0.4, 0.3, 0.3, 0.0))
-    shared = tune_thresholds(labels, p, scope="global").thresholds
-    assert tune_thresholds(labels, p).thresholds[3] == pytest.approx(shared)
+    shared = tune_thresholds(labels, p, "micro_f1", scope="global").thresholds
+    before = {name: tune_thresholds(labels, p, name).thresholds[3] for name in ("micro_f1", "macro_f1")}
+    assert before["micro_f1"] == pytest.approx(shared)
     labels[:2, 3], p[:2, 3] = True, 0.001  # two positives at a score that would say: threshold 0.001
-    free = tune_thresholds(labels, p, prior_positives=0).thresholds[3]
-    held = tune_thresholds(labels, p).thresholds[3]
-    assert abs(held - shared) < abs(free - shared) / 2
+    for objective, reference in before.items():
+        free = tune_thresholds(labels, p, objective, prior_positives=0).thresholds[3]
+        held = tune_thresholds(labels, p, objective).thresholds[3]
+        assert abs(held - reference) < abs(free - reference) / 2
+
+
+@given(small_case())
+@settings(max_examples=30)
+def test_no_candidate_has_a_higher_expected_f1_than_where_a_rare_labels_threshold_starts(case):
+    _, p = case
+
+    def expected(cut):  # twice the expected hits, by predictions and expected positives
+        chosen = metrics.decide(p, cut)
+        return 2 * (p * chosen).sum(0) / np.maximum(chosen.sum(0) + p.sum(0), 1e-12)
+
+    best = expected(CANDIDATES[_most_expected(p)])
+    for cut in CANDIDATES[::16]:
+        assert (expected(cut) <= best + 1e-9).all()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_rare_labels_that_are_hard_to_tell_gain_by_thresholds_that_their_probabilities_suggest(seed):
+    rng = np.random.default_rng(seed)
+
+    def rows(count):
+        logits = rng.normal(0, 1.5, (count, 30)) - np.linspace(0, 5, 30)
+        return rng.random(logits.shape) < expit(logits), expit(logits)
+
+    labels, p = rows(150)
+    fresh_labels, fresh = rows(20_000)
+    scores = {
+        scope: metrics.f1(fresh_labels, tune_thresholds(labels, p, scope=scope).decide(fresh), "macro")
+        for scope in ("global", "label")
+    }
+    assert scores["label"] > scores["global"] + 0.005
 
 
 @pytest.mark.parametrize("scope", ["label", "global"])

@@ -24,10 +24,10 @@ import hf_mlcl.training.card_facts as training_report
 from copies import Copy
 from hf_mlcl import ContrastiveMultiLabelTrainer, MLCLModel, load_corpus
 from hf_mlcl.data import TextCollator, clean_text, tokenize, with_cleaning, word_tokenizer
-from hf_mlcl.evaluation import LinearEvaluationConfig
+from hf_mlcl.evaluation import LinearEvaluationConfig, choose_thresholds, fit_best_heads
 from hf_mlcl.experiments import ExperimentResult, build_experiment, run_experiment, study_recipe
 from hf_mlcl.experiments.prediction import Predictor, newest_classifier
-from hf_mlcl.metrics import compute_metrics, decision_metrics
+from hf_mlcl.metrics import compute_metrics, decision_metrics, mean_average_precision
 from hub.hub_server import USER, HubServer
 
 QUICK = {
@@ -107,6 +107,29 @@ def test_direct_evaluation_is_that_of_the_trainers_predictions(logit):
     trainer = ContrastiveMultiLabelTrainer(model, training, TextCollator(tokenizer, 28, 8), eval_dataset=rows)
     for name, value in compute_metrics(trainer.predict(rows)).items():
         assert logit.metrics[f"test_{name}"] == pytest.approx(value, abs=1e-6)
+
+
+@pytest.mark.parametrize("loss", ["reg", "zlpr"])
+def test_the_best_heads_can_be_scored_on_the_same_features_for_every_loss_alike(contrastive, logit, tmp_path, loss):
+    metrics = run(tmp_path / "both", loss=loss, best_heads=True, seed=1).metrics
+    best = {name: metrics.pop(name) for name in list(metrics) if name.startswith("best_")}
+    assert metrics == same_as(contrastive if loss == "reg" else logit), "nothing else changes"
+    model = MLCLModel.from_pretrained(tmp_path / "both" / "encoder")
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "both" / "encoder")
+    data = {}
+    for split, count in (("train", 96), ("validation", 48), ("test", 48)):
+        texts, truth = texts_and_truth(split, count)
+        tokens = tokenizer(texts, truncation=True, max_length=24, padding=True, return_tensors="pt")
+        with torch.no_grad():
+            data[split] = model.eval()(**tokens).features, torch.from_numpy(truth) > 0
+    heads = fit_best_heads(*data["train"], data["validation"])
+    probabilities = {split: heads.logits(data[split][0]).sigmoid().numpy() for split in ("validation", "test")}
+    truth = {split: data[split][1].numpy() for split in probabilities}
+    ranked = mean_average_precision(truth["test"], probabilities["test"])
+    assert best["best_test_mAP"] == pytest.approx(ranked, abs=1e-3)
+    rule = choose_thresholds(truth["validation"], probabilities["validation"]).rule
+    decided = decision_metrics(truth["test"], rule.decide(probabilities["test"]))
+    assert best["best_tuned_test_micro_f1"] == pytest.approx(decided["micro_f1"], abs=1e-2)
 
 
 def test_macro_f1_is_the_mean_of_the_labels_that_are_listed(contrastive):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,6 +15,9 @@ from hf_mlcl.cli.options import AsJson, LabelColumns, LabelDelimiter, TextColumn
 from hf_mlcl.cli.output import print_json, print_pairs, quiet_libraries, say
 from hf_mlcl.experiments.display import Display
 
+OfData, OfEncoder, OfTraining, OfResult = (
+    partial(typer.Option, rich_help_panel=panel) for panel in ("Data", "Encoder", "Training", "Result")
+)
 FULL_NAMES = {"epochs": "num_train_epochs", "batch_size": "global_batch_size"}
 SHOWN = (
     *("loss", "protocol", "backbone", "lora_rank", "pooling", "max_length", "image_size", "global_batch_size"),
@@ -30,62 +34,24 @@ def train(
     text_column: TextColumn = None,
     label_columns: LabelColumns = None,
     label_delimiter: LabelDelimiter = None,
-    test_file: Annotated[
-        str | None, typer.Option(help="File with test rows, if the data have none.", rich_help_panel="Data")
-    ] = None,
-    max_train_samples: Annotated[
-        int | None, typer.Option(help="Training rows to keep, drawn with a fixed seed.", rich_help_panel="Data")
-    ] = None,
-    check: Annotated[
-        bool, typer.Option("--check", help="Show what was recognised, and stop.", rich_help_panel="Data")
-    ] = False,
-    strict: Annotated[
-        bool,
-        typer.Option("--strict", help="Stop at the first image that cannot be used.", rich_help_panel="Data"),
-    ] = False,
+    test_file: Annotated[str | None, OfData(help="File with test rows, if the data have none.")] = None,
+    max_train_samples: Annotated[int | None, OfData(help="Training rows to keep, drawn with a fixed seed.")] = None,
+    check: Annotated[bool, OfData("--check", help="Show what was recognised, and stop.")] = False,
+    strict: Annotated[bool, OfData("--strict", help="Stop at the first image that cannot be used.")] = False,
     backbone: Annotated[
-        str | None,
-        typer.Option(
-            help="Hub id, local folder, timm architecture, or 'small': learns from nothing, no download.",
-            rich_help_panel="Encoder",
-        ),
+        str | None, OfEncoder(help="Hub id, local folder, timm architecture, or 'small': learns from nothing.")
     ] = None,
-    backbone_weights: Annotated[
-        str | None,
-        typer.Option(help="A safetensors file with the weights of a timm architecture.", rich_help_panel="Encoder"),
-    ] = None,
-    max_length: Annotated[
-        int | None, typer.Option(help="Tokens of a text to keep; from the texts if not set.", rich_help_panel="Encoder")
-    ] = None,
-    image_size: Annotated[
-        int | None,
-        typer.Option(help="Side in pixels of the square that images are resized to.", rich_help_panel="Encoder"),
-    ] = None,
-    loss: Annotated[
-        str | None,
-        typer.Option(help="A loss by name, or several joined with +; `reg` if not set.", rich_help_panel="Training"),
-    ] = None,
-    minutes: Annotated[
-        float | None, typer.Option(help="How long it may take; from the data if not set.", rich_help_panel="Training")
-    ] = None,
-    epochs: Annotated[
-        float | None,
-        typer.Option(help="Training epochs; from the size of the data if not set.", rich_help_panel="Training"),
-    ] = None,
-    batch_size: Annotated[
-        int | None, typer.Option(help="Rows per step on all devices together.", rich_help_panel="Training")
-    ] = None,
-    learning_rate: Annotated[
-        float | None, typer.Option(help="Of the encoder; from the encoder if not set.", rich_help_panel="Training")
-    ] = None,
-    seed: Annotated[
-        int | None, typer.Option(help="Of new weights and of the order of rows.", rich_help_panel="Training")
-    ] = None,
-    output_dir: Annotated[str | None, typer.Option(help="Where to put everything.", rich_help_panel="Result")] = None,
-    no_page: Annotated[
-        bool,
-        typer.Option("--no_page", help="Do not write explain.html, which shows rows.", rich_help_panel="Result"),
-    ] = False,
+    backbone_weights: Annotated[str | None, OfEncoder(help="Safetensors file for a timm architecture.")] = None,
+    max_length: Annotated[int | None, OfEncoder(help="Tokens of a text to keep; from the texts if not set.")] = None,
+    image_size: Annotated[int | None, OfEncoder(help="Side in pixels of the square images are resized to.")] = None,
+    loss: Annotated[str | None, OfTraining(help="A loss, or several joined with +; `reg` if not set.")] = None,
+    minutes: Annotated[float | None, OfTraining(help="How long it may take; from the data if not set.")] = None,
+    epochs: Annotated[float | None, OfTraining(help="Training epochs; from the data if not set.")] = None,
+    batch_size: Annotated[int | None, OfTraining(help="Rows per step on all devices together.")] = None,
+    learning_rate: Annotated[float | None, OfTraining(help="Of the encoder; from the encoder if not set.")] = None,
+    seed: Annotated[int | None, OfTraining(help="Of new weights and of the order of rows.")] = None,
+    output_dir: Annotated[str | None, OfResult(help="Where to put everything.")] = None,
+    no_page: Annotated[bool, OfResult("--no_page", help="Do not write explain.html, which shows rows.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Train a classifier on your own data.
@@ -115,8 +81,8 @@ def train(
     training.disable_tqdm = chosen.get("disable_tqdm", False)  # and not because the libraries are quiet
     if shows:
         _show({**vars(training), **vars(experiment)}, splits, announced="backbone" not in chosen)
-    if check and shows:
-        print(_plan(recipe, chosen, splits))
+        if check:
+            print(_plan(recipe, chosen, splits))
     if check:
         return
     if strict and splits is None:

@@ -2,7 +2,9 @@
 
 The best threshold of a rare label on a validation set is mostly luck. Three things keep it honest: candidates are 321
 fixed values, evenly spaced in the logit; the best is sought on several folds and averaged; and a label's own threshold
-is drawn towards one that all labels share, the more the fewer positives it has. `cross_fitted_score` measures the whole
+is drawn to one that rests on all labels, the more the fewer positives it has. For micro-F1 that is one value for all.
+For macro-F1 it is where the label's probabilities alone, taken at their word, expect the highest F1 (a rare label that
+is hard to tell wants a low threshold), moved by a step that all labels share. `cross_fitted_score` measures the whole
 procedure on rows that it did not see.
 
 A target precision is a promise rather than an optimum: there the highest of the folds' thresholds counts, a label is
@@ -26,9 +28,10 @@ Scope = Literal["label", "global"]
 LOGITS = np.linspace(-8, 8, 321)
 CANDIDATES = expit(LOGITS)
 """Thresholds that are tried; 0.5 is the middle one."""
+MIDDLE = len(LOGITS) // 2
 HITS, PREDICTED, ACTUAL = range(3)
 PRIOR_POSITIVES = 20.0
-"""A label with so many positives has its threshold half-way, in the logit, between its own best and the shared one."""
+"""A label with so many positives has its threshold half-way, in the logit, between its own best and that of all."""
 
 
 class CrossFittedScore(NamedTuple):
@@ -69,7 +72,7 @@ def tune_thresholds(
         target_precision: Of each label (or of all decisions together, for a global threshold). It holds on the rows
             given here wherever one of the thresholds that are tried reaches it.
         folds: Parts of the rows, each left out in turn.
-        prior_positives: Strength of the pull of rare labels to the shared threshold, in positives.
+        prior_positives: Strength of the pull of rare labels to the threshold that rests on all, in positives.
         seed: Of the folds.
 
     Examples:
@@ -95,8 +98,9 @@ def tune_thresholds(
     total = np.sum(parts, axis=0)
     training = [total - part for part in parts] if len(parts) > 1 else [total]
     joined = np.mean if target_precision is None else np.max
-    shared = joined([LOGITS[_best_shared(c, objective, target_precision)] for c in training])
-    cut = np.full(truth.shape[1], shared)
+    start = _most_expected(p) if objective == "macro_f1" and scope == "label" else np.full(truth.shape[1], MIDDLE)
+    steps = [LOGITS[_best_shared(_around(c, start), objective, target_precision)] for c in training]
+    cut = shared = LOGITS[start] + joined(steps)
     if scope == "label":
         own = joined([LOGITS[_best_each(c, objective, target_precision)] for c in training], axis=0)
         positives = total[ACTUAL, 0]
@@ -218,6 +222,23 @@ def _at_candidates(truth: BoolArray, p: FloatArray) -> IntArray:
 
     predicted = at_least(cell)
     return np.stack([at_least(cell[truth]), predicted, np.zeros_like(predicted) + np.count_nonzero(truth, axis=0)])
+
+
+def _most_expected(p: FloatArray) -> IntArray:
+    """Index of the candidate at which each label's probabilities themselves expect the highest F1 (Ye et al., 2012)."""
+    falling = -np.sort(-p.astype(np.float64), axis=0)
+    f1 = divide(2 * np.cumsum(falling, axis=0), np.arange(1, len(p) + 1)[:, np.newaxis] + falling.sum(axis=0))
+    chosen = f1.argmax(axis=0)[np.newaxis]
+    last, next_ = (np.take_along_axis(falling, np.minimum(chosen + i, len(p) - 1), axis=0)[0] for i in (0, 1))
+    tiny = expit(LOGITS[0])
+    between = (logit(np.clip(last, tiny, 1 - tiny)) + logit(np.clip(next_, tiny, 1 - tiny))) / 2
+    return np.asarray(np.searchsorted(LOGITS, between, side="right").clip(min=1) - 1)
+
+
+def _around(counts: IntArray, start: IntArray) -> IntArray:
+    """Counts at candidates as seen from each label's own start, which is in the middle."""
+    seen = np.clip(np.arange(len(LOGITS))[:, np.newaxis] - MIDDLE + start, 0, len(LOGITS) - 1)
+    return np.take_along_axis(counts, np.broadcast_to(seen, counts.shape), axis=1)
 
 
 def _f1(counts: IntArray) -> FloatArray:

@@ -16,7 +16,7 @@ SMALL_BACKBONE = "small"
 OF_PROTOCOL = {
     "best": ("minutes", "prototype_init", "label_templates"),
     "study": (
-        *("evaluation", "augmented_passes", "load_best_model_at_end", "metric_for_best_model"),
+        *("evaluation", "best_heads", "augmented_passes", "load_best_model_at_end", "metric_for_best_model"),
         *(f"linear_{name}" for name in ("learning_rates", "weight_decays", "batch_size", "optimizer", "epochs")),
     ),
 }
@@ -112,6 +112,11 @@ class ExperimentArguments:
     )
     evaluation: Literal["auto", "linear", "direct"] = _field(
         "auto", "linear: of the frozen features; direct: the trained logits; auto: linear for contrastive losses."
+    )
+    best_heads: bool = _field(
+        False,
+        "With protocol=study: score the heads and thresholds of protocol=best as well, on the same features; their "
+        "metrics begin with best_.",
     )
     linear_learning_rates: list[float] = _field([1.0, 0.1], "Grid of the linear evaluation.")
     linear_weight_decays: list[float] = _field([1e-1, 1e-2, 1e-4], "Grid of the linear evaluation.")

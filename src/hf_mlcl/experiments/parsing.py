@@ -138,7 +138,7 @@ def build_experiment(
     chosen.setdefault("output_dir", folder)
     _fit_to_protocol(chosen, settings)
     _fit_to_adapter(chosen, settings)
-    _choose_precision(chosen)
+    _choose_precision(chosen, settings)
     of_experiment = {field.name for field in dataclasses.fields(ExperimentArguments)} & chosen.keys()
     experiment = ExperimentArguments(**{name: chosen.pop(name) for name in of_experiment})
     training = ContrastiveTrainingArguments(**chosen)
@@ -244,8 +244,10 @@ def _fit_to_adapter(chosen: dict[str, Any], given: Mapping[str, Any]) -> None:
         chosen.setdefault("head_learning_rate", rate)
 
 
-def _choose_precision(chosen: dict[str, Any]) -> None:
+def _choose_precision(chosen: dict[str, Any], given: Mapping[str, Any]) -> None:
     """The study's 16-bit mixed precision where a GPU is used and nothing else was said, here or to the launcher."""
+    if "bf16" not in given and ("fp16" in given or "ACCELERATE_MIXED_PRECISION" in os.environ):
+        chosen.pop("bf16", None)  # of a recipe
     if {"bf16", "fp16"} & chosen.keys() or chosen.get("use_cpu") or not torch.cuda.is_available():
         return
     launched_with = os.environ.get("ACCELERATE_MIXED_PRECISION")

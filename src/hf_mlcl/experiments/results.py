@@ -48,6 +48,7 @@ class ExperimentResult:
             one label per row), ``alignment`` and ``uniformity`` of the test features, ``train_loss``, and ``prr`` where
             the loss has one. A joined loss adds ``direct_...``: the scores of its own logits; tuned thresholds add
             ``tuned_test_...``: the scores of what the saved classifier decides. All others are those of 0.5.
+            ``best_heads`` adds ``best_test_...`` and ``best_tuned_test_...``: of the heads of ``protocol="best"``.
             ``protocol="best"`` adds the same with ``frozen_`` in front: of the classifier on the frozen encoder.
         per_label: For each label its name, training rows (``train_rows``) and test F1 (``f1``).
         seconds: Time spent on ``data``, ``train``, ``evaluate``, and in ``total``.

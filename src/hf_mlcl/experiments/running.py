@@ -267,7 +267,8 @@ def evaluate_study(
     `kept` gets the features.
     """
     config = linear_config(experiment, trainer.args)
-    wanted = ("validation", "test") if config.protocol == "direct" else ("train", "validation", "test")
+    fits_heads = config.protocol != "direct" or experiment.best_heads
+    wanted = ("train", "validation", "test") if fits_heads else ("validation", "test")
     passes = experiment.augmented_passes if inputs.modality == "image" else 0
     features = split_features(
         trainer, {split: inputs.data[split] for split in wanted}, experiment.feature_cache_dir, passes
@@ -278,6 +279,9 @@ def evaluate_study(
     if config.protocol != "direct" and trainer.model.classifier is not None:
         own = evaluate_features(trainer, features, dataclasses.replace(config, protocol="direct", thresholds="half"))
         metrics = {f"direct_{name}": value for name, value in own.metrics.items()}
+    if experiment.best_heads:
+        best = evaluate_features(trainer, features, dataclasses.replace(config, protocol="best", thresholds="macro_f1"))
+        metrics |= {f"best_{name}": value for name, value in best.metrics.items()}
     result = evaluate_features(trainer, features, config)
     metrics |= result.metrics | space_quality(*features["test"], max_rows=UNIFORMITY_ROWS)
     return dataclasses.replace(result, metrics=metrics, classifier=make_classifier(trainer.model, result))

@@ -43,7 +43,7 @@ LOOK_TIME = 0.25
 """Share of a training's time that looks may take, if there are more than the fewest."""
 PASSES = 3
 """Time of a training step in forward passes."""
-BLENDS = (0.75, 0.5)
+BLENDS = (0.75, 0.5, 0.25)
 """How far from the frozen weights to the trained ones the points are that are looked at in the end."""
 LOOK_ROWS = 2000
 """Training rows that a look fits its heads to; the last one takes all."""

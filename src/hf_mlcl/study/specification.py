@@ -33,8 +33,9 @@ SCORES = (
     *("micro_f1", "macro_f1", "hamming_loss", "mAP", "accuracy", "subset_accuracy"),
     *("micro_precision", "micro_recall", "macro_precision", "macro_recall"),
 )
-SPLITS = ("validation", "test", "direct_validation", "direct_test", "tuned_test")
-"""``direct_``: of a classifier that was trained with the encoder; ``tuned_``: at tuned thresholds."""
+SPLITS = ("validation", "test", "direct_validation", "direct_test", "tuned_test", "best_test", "best_tuned_test")
+"""``direct_``: of a classifier that was trained with the encoder; ``tuned_``: at tuned thresholds; ``best_``: with
+``best_heads``."""
 RUN_METRICS = (*(f"{split}_{score}" for split in SPLITS for score in SCORES), "alignment", "uniformity", "prr")
 """Every metric that a run may have."""
 RESERVED = {

@@ -19,6 +19,7 @@ from copies import all_went_well, run_ranks
 from experiments import tiny
 from hf_mlcl import MLCLModel
 from hf_mlcl.experiments import study_recipe
+from hf_mlcl.experiments.prediction import Predictor
 from hf_mlcl.recipes import RECIPES
 
 ROOT = Path(__file__).parents[2]
@@ -163,7 +164,9 @@ def test_a_recipe_with_the_ready_configuration_of_fsdp2_is_sharded_and_saves_who
     done = subprocess.run([*launch, *recipe, *argv], env=environment, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-9000:]
     assert sorted(re.findall(r"sharded: (\d+) of (\d+)", done.stdout)) == [("0", "40")] * 2 + [("40", "40")] * 2
-    check_output(tmp_path / "run", "toy_text")
+    assert list((tmp_path / "run").glob("checkpoint-2/pytorch_model_fsdp_*"))
+    assert MLCLModel.from_pretrained(tmp_path / "run" / "encoder").config.num_labels == 28
+    assert Predictor(tmp_path / "run", device="cpu").probabilities(["a text"]).shape == (1, 28)
 
 
 def test_the_package_has_the_recipes_themselves_and_the_repository_a_link_to_them():

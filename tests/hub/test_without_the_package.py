@@ -15,7 +15,7 @@ import pytest
 import torch
 import yaml
 from PIL import Image
-from transformers import AutoProcessor, ViTConfig
+from transformers import AutoImageProcessor, AutoProcessor, ViTConfig
 
 from hf_mlcl import MLCLConfig, MLCLForImageClassification, MLCLForSequenceClassification, MLCLModel
 from hf_mlcl.data import image_transform, load_tokenizer
@@ -94,10 +94,11 @@ def vit_case():
     return encoder, MLCLForImageClassification.from_encoder(encoder, weight, bias)
 
 
-def as_drawn(name, folder):
+def as_drawn(name, folder, **settings):
     """An encoder of a family, with its processor."""
-    encoder = MLCLModel.from_backbone(folder_of(name, folder), NAMES, projection_dim=8)
-    return encoder, AutoProcessor.from_pretrained(folder) if name in PAIRS else load_tokenizer(folder)
+    encoder = MLCLModel.from_backbone(folder_of(name, folder), NAMES, projection_dim=8, **settings)
+    auto = AutoImageProcessor if settings else AutoProcessor
+    return encoder, auto.from_pretrained(folder) if name in PAIRS else load_tokenizer(folder)
 
 
 def models_to_push(text, image, mean, one_head, images, root):
@@ -119,6 +120,7 @@ def models_to_push(text, image, mean, one_head, images, root):
         "decoder-encoder": (decoder, words),
         "clip-encoder": as_drawn("CLIP", root / "clip"),
         "siglip-encoder": as_drawn("SigLIP", root / "siglip"),
+        "tower-encoder": as_drawn("CLIP", root / "tower", modalities=["image"]),
         "decoder-custom": (MLCLForSequenceClassification.from_encoder(decoder, *heads), words),
         "text-native": (one_head.result.classifier, one_head.processor),
         "text-custom": (mean.result.classifier, mean.processor),
@@ -131,7 +133,7 @@ def models_to_push(text, image, mean, one_head, images, root):
 
 def expected_of(model, processor, picture):
     """What a model of ours makes of the example on its card."""
-    if model.config.modalities is not None:
+    if len(model.config.modalities or ()) == 2:
         inputs = text_image_batch(processor, [{"text": TEXT, "image": picture}])
     elif model.main_input_name == "pixel_values":
         inputs = processor(picture, return_tensors="pt")
@@ -202,7 +204,7 @@ def elsewhere(text, image, tmp_path_factory):
     )
 
 
-ENCODERS = [f"{kind}-encoder" for kind in ("text", "mean", "timm", "vit", "decoder", "clip", "siglip")]
+ENCODERS = [f"{kind}-encoder" for kind in ("text", "mean", "timm", "vit", "decoder", "clip", "siglip", "tower")]
 CLASSIFIERS = ["text-native", "text-custom", "decoder-custom", "single-label"]
 CLASSIFIERS += ["timm-native", "vit-native", "image-custom"]
 
@@ -268,7 +270,7 @@ def test_the_metadata_of_a_card_says_what_was_pushed(elsewhere, name):
     data = yaml.safe_load(elsewhere.files[name]["README.md"].decode().split("---\n")[1])
     library = dict.fromkeys(("text-encoder", "mean-encoder", "decoder-encoder"), "sentence-transformers")
     assert data["library_name"] == library.get(name, "timm" if name.startswith("timm") else "transformers")
-    image = name.startswith(("timm", "vit", "image"))
+    image = name.startswith(("timm", "vit", "image", "tower"))
     task = "classification" if name in CLASSIFIERS else "feature-extraction"
     expected = "sentence-similarity" if name in library else f"{'image' if image else 'text'}-{task}"
     assert data["pipeline_tag"] == ("feature-extraction" if "lip" in name else expected)

@@ -135,7 +135,8 @@ def _check_possible(model: Any, to: Target, processor: Any, source: str) -> None
     is_encoder, is_text = isinstance(model, MLCLModel), model.main_input_name == "input_ids"
     is_timm = isinstance(model.config.backbone_config, TimmWrapperConfig)
     if model.config.modalities is not None and not (is_encoder and to == "transformers"):
-        encoder = source if is_encoder else Path(source).with_name("encoder")
+        beside = Path(source).with_name("encoder")
+        encoder = source if is_encoder else beside if beside.is_dir() else "FOLDER_OF_TRAINING/encoder"
         raise ValueError(
             f"{source} reads texts, images or both, which no model of {to} does{'' if is_encoder else ' to classify'}. "
             f"Its encoder becomes one that AutoModel loads: hf-mlcl export {encoder} --to transformers. "

@@ -16,7 +16,7 @@ from hf_mlcl.experiments.settings_file import known_arguments
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PROGRAM = "hf-mlcl"
-NAMED_FILE = re.compile(r"\b(?:recipes|studies|docs|benchmarks)/[\w/-]+\.(?:py|yaml|md)\b")
+NAMED_FILE = re.compile(r"\b(?:tests/)?(?:recipes|studies|docs|benchmarks)/[\w/-]+\.(?:py|yaml|md)\b")
 
 
 def lines_in_blocks(page):

@@ -11,7 +11,7 @@ import pytest
 import torch
 from datasets import DatasetDict
 from PIL import Image
-from transformers import pipeline
+from transformers import AutoModel, pipeline
 from typer.testing import CliRunner
 
 from hf_mlcl import MLCLForImageClassification, MLCLModel
@@ -85,6 +85,33 @@ def test_a_pair_of_towers_learns_from_both_and_predicts_from_either(table, tmp_p
     found = {one["label"]: one["score"] for one in plain(["red of"])[0]}
     np.testing.assert_allclose([found[name] for name in predictor.label_names], text, atol=1e-5)
     assert (tmp_path / "run" / "backbone" / "processor_config.json").is_file()
+
+
+def command(*words, code=0):
+    """What the program prints; where it fails, why."""
+    done = CliRunner().invoke(app, list(map(str, words)))
+    assert done.exit_code == code, f"{done.output}\n{done.stderr}\n{done.exception!r}"
+    return done.stdout if code == 0 else f"{done.stderr}\n{done.exception}"
+
+
+def test_from_the_command_line_a_pair_of_towers_goes_all_the_way(table, tmp_path, monkeypatch):
+    """Trained, asked, scored, explained; its encoder goes to others, and the classifier says by which command."""
+    monkeypatch.chdir(tmp_path)
+    folder = folder_of("CLIP", tmp_path / "clip")
+    command("train", table, "--backbone", folder, "--output_dir", "run", "--max_steps", 2, "--use_cpu")
+    found = json.loads(command("predict", table.parent / "3.png", "red of the", "--model", "run", "--json"))
+    assert [row["input"] for row in found] == [str(table.parent / "3.png"), "red of the"]
+    assert not any("error" in row for row in found)
+    scores = json.loads(command("evaluate", table, "--model", "run", "--split", "all", "--json"))
+    assert scores["rows"] == ROWS
+    assert (tmp_path / "run" / "explain.html").is_file()
+    command("explain", "run", table, "--output", "again.html")
+    assert (tmp_path / "again.html").stat().st_size > 100_000
+    refused = command("export", "run", "--output_dir", "plain", code=1)
+    assert "hf-mlcl export run/encoder --to transformers" in " ".join(refused.split())
+    assert not (tmp_path / "plain").exists()
+    command("export", "run/encoder", "--to", "transformers", "--output_dir", "plain")
+    assert type(AutoModel.from_pretrained(tmp_path / "plain")).__name__ == "CLIPModel"
 
 
 def test_a_backbone_that_cannot_read_the_data_is_refused_before_it_is_loaded(table, tmp_path):

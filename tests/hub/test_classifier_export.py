@@ -8,6 +8,7 @@ from transformers import (
     AlbertConfig,
     AutoModelForSequenceClassification,
     CamembertConfig,
+    DistilBertConfig,
     ElectraConfig,
     XLMRobertaConfig,
 )
@@ -20,7 +21,7 @@ from models.test_modeling import TEXT_CONFIGS
 
 SMALL = {"vocab_size": 60, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
 EXACT = {
-    **{name: TEXT_CONFIGS[name] for name in ("bert", "roberta", "mpnet", "deberta")},
+    **{name: TEXT_CONFIGS[name] for name in ("bert", "roberta", "mpnet", "deberta", "distilbert")},
     "albert": AlbertConfig(**SMALL, embedding_size=16),
     "camembert": CamembertConfig(**SMALL),
     "electra": ElectraConfig(**SMALL, embedding_size=16),
@@ -37,7 +38,7 @@ def classifier(config, heads=1, pooling="first"):
 
 
 @pytest.mark.parametrize("name", EXACT)
-def test_heads_with_tanh_or_gelu_hold_a_linear_layer_to_the_last_bits(name, tmp_path):
+def test_heads_with_tanh_gelu_or_relu_hold_a_linear_layer_to_the_last_bits(name, tmp_path):
     ours = classifier(EXACT[name])
     export_classifier(ours, tmp_path)
     theirs = AutoModelForSequenceClassification.from_pretrained(tmp_path).eval()
@@ -50,6 +51,25 @@ def test_heads_with_tanh_or_gelu_hold_a_linear_layer_to_the_last_bits(name, tmp_
     assert expected.abs().max() > 3, "far from where a sigmoid forgives anything"
     assert (found - expected).abs().max() < 1e-5
     assert theirs.config.id2label == dict(enumerate(NAMES))
+
+
+@pytest.mark.parametrize(("dtype", "rounding"), [(torch.float16, 2**-11), (torch.bfloat16, 2**-8)], ids=str)
+@pytest.mark.parametrize("name", ["roberta", "electra", "distilbert"])
+def test_heads_in_half_precision_lose_no_more_than_a_linear_layer_does(name, dtype, rounding, tmp_path):
+    """One of tanh, GELU and ReLU. Weights are of the size that contributes as much to a logit as float16 can hold."""
+    ours = classifier(EXACT[name])
+    with torch.no_grad():
+        ours.heads.weight *= 4
+    export_classifier(ours, tmp_path)
+    theirs = AutoModelForSequenceClassification.from_pretrained(tmp_path, dtype=dtype).eval()
+    ids = torch.randint(5, 60, (16, 11), generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        ours.backbone.to(dtype)
+        features = ours.features_of({"input_ids": ids, "attention_mask": torch.ones_like(ids)}).float()
+        expected, found = ours.heads(features), theirs(input_ids=ids).logits.float()
+        terms = features.abs() @ ours.heads.weight[0].T.abs()
+    assert expected.abs().max() > 10
+    assert (found - expected).abs().max() < 2 * rounding * terms.max()
 
 
 def test_calibration_goes_along(tmp_path):
@@ -70,15 +90,18 @@ def test_a_classifier_that_gives_one_label_per_row_does_so_once_exported(tmp_pat
     assert DecisionRule.of(AutoModelForSequenceClassification.from_pretrained(tmp_path).config).single_label
 
 
+narrow = DistilBertConfig(vocab_size=60, dim=4, n_layers=1, n_heads=2, hidden_dim=8)
+
+
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
         (lambda: classifier(EXACT["bert"], heads=3), "averages the probabilities of 3 linear heads"),
         (lambda: classifier(EXACT["bert"], pooling="mean"), r"looks at \(pooling='mean'\)"),
-        (lambda: classifier(TEXT_CONFIGS["distilbert"]), "DistilBertForSequenceClassification cannot hold"),
+        (lambda: classifier(narrow), "DistilBertForSequenceClassification cannot hold"),
         (lambda: classifier(TEXT_CONFIGS["modernbert"]), "head of ModernBertForSequenceClassification"),
     ],
-    ids=["heads", "mean", "relu", "norm"],
+    ids=["heads", "mean", "more labels than ReLU has room for", "norm"],
 )
 def test_what_cannot_be_exact_is_refused_with_its_reason_and_the_way_out(make, reason, tmp_path):
     with pytest.raises(ValueError, match=reason) as error:

@@ -15,17 +15,19 @@ import pytest
 import torch
 import yaml
 from PIL import Image
-from transformers import ViTConfig
+from transformers import AutoImageProcessor, AutoProcessor, ViTConfig
 
-from hf_mlcl import MLCLConfig, MLCLForImageClassification, MLCLModel
-from hf_mlcl.data import image_transform
+from hf_mlcl import MLCLConfig, MLCLForImageClassification, MLCLForSequenceClassification, MLCLModel
+from hf_mlcl.data import image_transform, load_tokenizer
 from hf_mlcl.experiments.prediction import Predictor
 from hf_mlcl.hub import export_classifier, export_encoder
 from hf_mlcl.inference import Encoder, PrototypeClassifier
+from hf_mlcl.inference.encoding import text_image_batch
 from hf_mlcl.metrics import DecisionRule
 from hub.cases import NAMES, ONE_HEAD, SIZE, SMALL, image_case, labelled, text_case
 from hub.fresh import environment_without_package, run
 from hub.hub_server import USER, HubServer, card_errors
+from models.tiny_backbones import PAIRS, folder_of
 
 CODE = """
 import json, sys
@@ -92,9 +94,18 @@ def vit_case():
     return encoder, MLCLForImageClassification.from_encoder(encoder, weight, bias)
 
 
-def models_to_push(text, image, mean, one_head, images):
+def as_drawn(name, folder, **settings):
+    """An encoder of a family, with its processor."""
+    encoder = MLCLModel.from_backbone(folder_of(name, folder), NAMES, projection_dim=8, **settings)
+    auto = AutoImageProcessor if settings else AutoProcessor
+    return encoder, auto.from_pretrained(folder) if name in PAIRS else load_tokenizer(folder)
+
+
+def models_to_push(text, image, mean, one_head, images, root):
     """Every kind that there is, each with its processor."""
     vit, vit_classifier = vit_case()
+    decoder, words = as_drawn("Llama", root / "llama")
+    heads = torch.randn(1, 3, 16), torch.randn(1, 3)
     single = one_head.result.classifier.__class__.from_encoder(
         one_head.model, one_head.result.weight, one_head.result.bias
     )
@@ -106,6 +117,11 @@ def models_to_push(text, image, mean, one_head, images):
         "mean-encoder": (mean.model, mean.processor),
         "timm-encoder": (image.model, image.processor),
         "vit-encoder": (vit, image.processor),
+        "decoder-encoder": (decoder, words),
+        "clip-encoder": as_drawn("CLIP", root / "clip"),
+        "siglip-encoder": as_drawn("SigLIP", root / "siglip"),
+        "tower-encoder": as_drawn("CLIP", root / "tower", modalities=["image"]),
+        "decoder-custom": (MLCLForSequenceClassification.from_encoder(decoder, *heads), words),
         "text-native": (one_head.result.classifier, one_head.processor),
         "text-custom": (mean.result.classifier, mean.processor),
         "timm-native": (images.result.classifier, images.processor),
@@ -117,7 +133,9 @@ def models_to_push(text, image, mean, one_head, images):
 
 def expected_of(model, processor, picture):
     """What a model of ours makes of the example on its card."""
-    if model.main_input_name == "pixel_values":
+    if len(model.config.modalities or ()) == 2:
+        inputs = text_image_batch(processor, [{"text": TEXT, "image": picture}])
+    elif model.main_input_name == "pixel_values":
         inputs = processor(picture, return_tensors="pt")
     else:
         inputs = processor([TEXT], return_tensors="pt")
@@ -152,7 +170,7 @@ def elsewhere(text, image, tmp_path_factory):
     expected, files, cards, ours = {}, {}, {}, {}
     with HubServer() as server:
         with Image.open(root / "photo.jpg") as picture:
-            for name, (model, processor) in models_to_push(text, image, mean, one_head, images).items():
+            for name, (model, processor) in models_to_push(text, image, mean, one_head, images, root).items():
                 expected[name] = expected_of(model, processor, picture)
                 with server.here(root / "cache"):
                     model.push_to_hub(name, processor=processor)
@@ -186,8 +204,9 @@ def elsewhere(text, image, tmp_path_factory):
     )
 
 
-ENCODERS = ["text-encoder", "mean-encoder", "timm-encoder", "vit-encoder"]
-CLASSIFIERS = ["text-native", "text-custom", "timm-native", "vit-native", "image-custom", "single-label"]
+ENCODERS = [f"{kind}-encoder" for kind in ("text", "mean", "timm", "vit", "decoder", "clip", "siglip", "tower")]
+CLASSIFIERS = ["text-native", "text-custom", "decoder-custom", "single-label"]
+CLASSIFIERS += ["timm-native", "vit-native", "image-custom"]
 
 
 def test_no_card_of_what_was_pushed_imports_this_package_and_all_name_their_repository(elsewhere):
@@ -226,7 +245,7 @@ def test_code_goes_along_only_where_no_class_of_transformers_computes_the_same(e
 
 @pytest.mark.parametrize("name", CLASSIFIERS)
 def test_our_own_loader_opens_what_was_pushed_and_runs_none_of_its_code(elsewhere, name):
-    predictor, row = elsewhere.ours[name], TEXT if name in ("text-native", "text-custom", "single-label") else None
+    predictor, row = elsewhere.ours[name], TEXT if name.startswith(("text", "decoder", "single")) else None
     expected = elsewhere.expected[name]
     found = predictor.probabilities([row if row else str(elsewhere.photo)])
     assert np.abs(found - expected["probabilities"]).max() < 1e-5
@@ -239,6 +258,7 @@ def test_our_own_loader_opens_what_was_pushed_and_runs_none_of_its_code(elsewher
 def test_our_own_loader_makes_the_whole_encoder_of_what_was_pushed(elsewhere, name):
     encoder, expected = elsewhere.ours[name], elsewhere.expected[name]
     row = TEXT if encoder.model.main_input_name == "input_ids" else str(elsewhere.photo)
+    row = [{"text": TEXT, "image": str(elsewhere.photo)}] if "lip" in name else row
     assert np.abs(encoder.features(row).numpy() - expected["features"]).max() < 1e-5
     classify = PrototypeClassifier.from_model(encoder)
     assert classify.label_names == NAMES
@@ -248,13 +268,12 @@ def test_our_own_loader_makes_the_whole_encoder_of_what_was_pushed(elsewhere, na
 @pytest.mark.parametrize("name", [*ENCODERS, *CLASSIFIERS])
 def test_the_metadata_of_a_card_says_what_was_pushed(elsewhere, name):
     data = yaml.safe_load(elsewhere.files[name]["README.md"].decode().split("---\n")[1])
-    library = {"text-encoder": "sentence-transformers", "mean-encoder": "sentence-transformers"}
+    library = dict.fromkeys(("text-encoder", "mean-encoder", "decoder-encoder"), "sentence-transformers")
     assert data["library_name"] == library.get(name, "timm" if name.startswith("timm") else "transformers")
-    image = name.startswith(("timm", "vit", "image"))
+    image = name.startswith(("timm", "vit", "image", "tower"))
     task = "classification" if name in CLASSIFIERS else "feature-extraction"
-    assert data["pipeline_tag"] == (
-        "sentence-similarity" if name in library else f"{'image' if image else 'text'}-{task}"
-    )
+    expected = "sentence-similarity" if name in library else f"{'image' if image else 'text'}-{task}"
+    assert data["pipeline_tag"] == ("feature-extraction" if "lip" in name else expected)
     assert ("custom_code" in data["tags"]) == ("custom" in name)
     if name in ("text-native", "text-custom", "timm-native", "image-custom"):
         (result,) = data["model-index"][0]["results"]

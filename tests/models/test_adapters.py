@@ -18,9 +18,9 @@ from hf_mlcl import (
     MLCLModel,
 )
 from hf_mlcl.hub import export_encoder, export_onnx, intended_files
-from hf_mlcl.models.adapters import has_adapter, lora
+from hf_mlcl.models.adapters import has_adapter
 from hf_mlcl.training.checkpoints import damage
-from models.tiny_backbones import ALL, IMAGES, SIDE, TEXTS, folder_of
+from models.tiny_backbones import ALL, IMAGES, SIDE, TEXTS, adapter_of, folder_of
 from training.tiny import NUM_LABELS, image_model, image_rows, text_rows
 
 peft = pytest.importorskip("peft", reason="PEFT is an extra: pip install 'hf-mlcl[peft]'")
@@ -265,17 +265,12 @@ def test_of_images_statistics_of_batch_normalisation_stay_and_files_load_exactly
 
 
 QUICK = ("GPT-2", "Qwen3", "SigLIP", "timm")
-CONVOLUTIONS = ("ResNet", "timm")
-"""They have no linear layer; LoRA takes their convolutions by name."""
 
 
 @pytest.mark.parametrize("name", [one if one in QUICK else pytest.param(one, marks=pytest.mark.slow) for one in ALL])
 def test_of_every_family_an_adapter_loads_exactly_and_merges(name, tmp_path):
-    config = lora(2)
-    config.init_lora_weights = False  # or it would have no effect before a training
-    if name in CONVOLUTIONS:
-        config.target_modules = r".*(convolution|conv2)"
-    model = MLCLModel.from_backbone(folder_of(name, tmp_path / "base"), NAMES, projection_dim=4, peft_config=config)
+    folder, config = folder_of(name, tmp_path / "base"), adapter_of(name)
+    model = MLCLModel.from_backbone(folder, NAMES, projection_dim=4, peft_config=config)
     ids, pixels = torch.tensor([[2, 5, 6, 3], [2, 7, 8, 3]]), torch.randn(2, 3, SIDE, SIDE)
     inputs = {"pixel_values": pixels} if name not in TEXTS else {}
     inputs |= {"input_ids": ids, "attention_mask": torch.ones_like(ids)} if name not in IMAGES else {}
@@ -284,9 +279,11 @@ def test_of_every_family_an_adapter_loads_exactly_and_merges(name, tmp_path):
         expected = model.eval()(**inputs).features
         without = MLCLModel.from_backbone(tmp_path / "base", NAMES, projection_dim=4).eval()(**inputs).features
         assert torch.equal(MLCLModel.from_pretrained(tmp_path / "saved")(**inputs).features, expected)
-        merged = model.merged()(**inputs).features
-    assert (expected - without).abs().max() > 1e-3 * without.abs().max()
-    torch.testing.assert_close(merged, expected, rtol=1e-4, atol=1e-4)
+        assert (expected - without).abs().max() > 1e-3 * without.abs().max()
+        torch.testing.assert_close(model.merged()(**inputs).features, expected, rtol=1e-4, atol=1e-4)
+        exact = {key: value.double() if key == "pixel_values" else value for key, value in inputs.items()}
+        expected = model.double()(**exact).features  # where nothing but the rounding of float32 is left out
+        torch.testing.assert_close(model.merged()(**exact).features, expected, rtol=1e-11, atol=1e-11)
 
 
 # Refused --------------------------------------------------------------------------------------------------------------
@@ -339,6 +336,11 @@ def test_what_an_adapter_cannot_be_saved_for_is_refused_before_training(base, tm
 def test_a_peft_config_that_cannot_work_is_refused_with_the_reason(base, config, message):
     with pytest.raises(ValueError, match=message):
         plain(base, peft_config=config)
+
+
+def test_where_there_is_no_linear_layer_the_error_says_how_to_name_others(tmp_path):
+    with pytest.raises(ValueError, match=r"ResNetModel has none\. Name convolutions .* target_modules=r'\.\*conv2'"):
+        plain(folder_of("ResNet", tmp_path / "base"), peft_config=LoraConfig())
 
 
 def test_a_layer_that_is_never_called_is_refused(tmp_path):

@@ -1,4 +1,7 @@
-"""Every family trains, saves, resumes, evaluates, exports and loads elsewhere: the cells of docs/backbones.md."""
+"""Every family trains, saves, resumes, evaluates, exports and loads elsewhere, and so does an adapter on each of them.
+
+These are the cells of docs/backbones.md.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,10 @@ from hf_mlcl.hub import export_encoder
 from hf_mlcl.inference import Encoder
 from hf_mlcl.models.stated import stated_preprocessing
 from hub.cases import NAMES, arguments, images, texts
-from models.tiny_backbones import ALL, IMAGES, TEXTS, folder_of
+from models.tiny_backbones import ALL, IMAGES, REAL, REAL_IMAGES, TEXTS, adapter_of, folder_of
+
+TEXTS = {*TEXTS, "real MiniLM"}
+IMAGES = {*IMAGES, *REAL_IMAGES}
 
 
 def rows_of(name: str, count: int, seed: int):
@@ -44,6 +50,7 @@ def prepared(name: str, folder: Path, model: MLCLModel):
             splits[2]["text"],
         )
     how = stated_preprocessing(folder, model.config.backbone_config)._asdict()
+    how |= {"size": 64} if name in REAL else {}  # a twelfth of the work
     transform, processor = image_transform(**how), our_processor(**how)
     if name in IMAGES:
         return ImageCollator(transform, 3), processor, splits, splits[2]["image"]
@@ -53,23 +60,30 @@ def prepared(name: str, folder: Path, model: MLCLModel):
     return TextImageCollator(both.tokenizer, transform, 3), both, splits, rows
 
 
-QUICK = ("Qwen3", "Swin", "CLIP")
+LORA = " with LoRA"
+CASES = [*ALL, *REAL, *(f"{name}{LORA}" for name in (*ALL, "real MiniLM"))]
+QUICK = ("Qwen3", "Swin", "CLIP", f"Llama{LORA}", f"ViT{LORA}")
 """One of each kind; the others take `make test-all`."""
 
 
 @pytest.fixture(
-    scope="module", params=[name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in ALL]
+    scope="module", params=[case if case in QUICK else pytest.param(case, marks=pytest.mark.slow) for case in CASES]
 )
 def journey(request, tmp_path_factory):
-    """A backbone from its folder, trained for two steps."""
-    name, root = request.param, tmp_path_factory.mktemp("journey")
+    """A backbone from its folder, which is trained for two steps, or an adapter in its place."""
+    name, root = request.param.removesuffix(LORA), tmp_path_factory.mktemp("journey")
+    is_adapted = request.param != name
+    if is_adapted:
+        pytest.importorskip("peft", reason="PEFT is an extra: pip install 'hf-mlcl[peft]'")
     folder = folder_of(name, root / "backbone")
 
     def trainer(where: str) -> ContrastiveMultiLabelTrainer:
         torch.manual_seed(1)
-        model = MLCLModel.from_backbone(folder, NAMES, projection_dim=4)
+        adapter = {"peft_config": adapter_of(name)} if is_adapted else {}
+        model = MLCLModel.from_backbone(folder, NAMES, projection_dim=4, **adapter)
         collate, processor, data, _ = prepared(name, folder, model)
-        settings = {"max_steps": 2, "save_steps": 1, "learning_rate": 1e-2, "loss": "reg+bce"}
+        rate = 1e-4 if name in REAL else 1e-2
+        settings = {"max_steps": 2, "save_steps": 1, "learning_rate": rate, "loss": "reg+bce"}
         return ContrastiveMultiLabelTrainer(
             model, arguments(root / where, **settings), collate, data[0], data[1], processing_class=processor
         )
@@ -78,9 +92,8 @@ def journey(request, tmp_path_factory):
     before = {key: value.clone() for key, value in first.model.state_dict().items()}
     first.train()
     _, processor, data, inputs = prepared(name, folder, first.model)
-    return SimpleNamespace(
-        name=name, root=root, trainer=first, again=trainer, before=before, processor=processor, data=data, inputs=inputs
-    )
+    facts = {"name": name, "is_adapted": is_adapted, "root": root, "before": before, "inputs": inputs}
+    return SimpleNamespace(trainer=first, again=trainer, processor=processor, data=data, **facts)
 
 
 def test_it_trains(journey):
@@ -90,6 +103,10 @@ def test_it_trains(journey):
     still = [key for key, value in after.items() if value.requires_grad and torch.equal(value, journey.before[key])]
     # Adding the same to all scores of a softmax changes nothing; a token that no text has is not met.
     assert [key for key in still if "k_proj.bias" not in key and "key.bias" not in key] == []
+    if journey.is_adapted:
+        backbone = {key: value for key, value in after.items() if key.startswith("backbone.") and "lora_" not in key}
+        assert backbone
+        assert all(torch.equal(value, journey.before[key]) for key, value in backbone.items())
 
 
 def test_it_resumes_where_it_was(journey):

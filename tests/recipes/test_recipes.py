@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import runpy
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from copies import all_went_well, run_ranks
 from experiments import tiny
 from hf_mlcl import MLCLModel
 from hf_mlcl.experiments import study_recipe
+from hf_mlcl.experiments.prediction import Predictor
 from hf_mlcl.recipes import RECIPES
 
 ROOT = Path(__file__).parents[2]
@@ -147,6 +149,24 @@ def test_recipe_on_two_ranks_shares_the_batch_and_writes_once(corpus, launch, tm
     assert content["settings"]["per_device_train_batch_size"] == 4
     assert printed.count("Encoder, classifier and metrics.json are in") == 1
     assert (tmp_path / "run" / "backbone" / "README.md").is_file()
+
+
+@pytest.mark.slow
+@pytest.mark.distributed
+def test_a_recipe_with_the_ready_configuration_of_fsdp2_is_sharded_and_saves_whole_models(tmp_path):
+    """The command of docs/scaling.md on two ranks, with gloo on CPUs."""
+    launch = [sys.executable, "-m", "accelerate.commands.launch", "--num_processes", "2", "--main_process_port", "0"]
+    launch += ["--config_file", str(ROOT / "docs" / "accelerate" / "fsdp2.yaml")]
+    recipe = [str(TESTS / "recipes" / "sharded_on_cpus.py"), str(RECIPE_FOLDER / "toy_text_reg.py")]
+    argv = ["--protocol", "study", "--max_steps", "2", "--max_train_samples", "128", "--max_eval_samples", "64"]
+    argv += ["--use_cpu", "--output_dir", "run"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "src"), "HF_DATASETS_CACHE": str(tmp_path / "cache")}
+    done = subprocess.run([*launch, *recipe, *argv], env=environment, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-9000:]
+    assert sorted(re.findall(r"sharded: (\d+) of (\d+)", done.stdout)) == [("0", "40")] * 2 + [("40", "40")] * 2
+    assert list((tmp_path / "run").glob("checkpoint-2/pytorch_model_fsdp_*"))
+    assert MLCLModel.from_pretrained(tmp_path / "run" / "encoder").config.num_labels == 28
+    assert Predictor(tmp_path / "run", device="cpu").probabilities(["a text"]).shape == (1, 28)
 
 
 def test_the_package_has_the_recipes_themselves_and_the_repository_a_link_to_them():

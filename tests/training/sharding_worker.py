@@ -82,7 +82,6 @@ def trainer(folder: str, ranks: int, callbacks: list, model=None, **settings) ->
         state.fsdp_plugin = FullyShardedDataParallelPlugin(
             fsdp_version=2,
             auto_wrap_policy="transformer_based_wrap",
-            transformer_cls_names_to_wrap=["BertLayer"],
             state_dict_type="SHARDED_STATE_DICT",
             cpu_ram_efficient_loading=False,
             reshard_after_forward=True,

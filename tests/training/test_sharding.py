@@ -92,6 +92,15 @@ def test_what_could_not_be_saved_in_the_end_is_refused_at_the_beginning():
         check_gatherable(Sharded(**kind))
 
 
+@pytest.mark.parametrize("given", [{"fsdp": "full_shard"}, {}], ids=["fsdp=", "by accelerate launch"])
+def test_fsdp_on_cpus_is_refused_because_accelerate_would_not_shard(monkeypatch, given):
+    monkeypatch.setattr(ContrastiveTrainingArguments, "world_size", 2)
+    if not given:
+        monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    with pytest.raises(ValueError, match="FSDP is not possible on CPUs"):
+        ContrastiveTrainingArguments("outputs", use_cpu=True, report_to="none", **given)
+
+
 def test_accelerate_launch_that_starts_one_process_for_several_is_told(monkeypatch):
     settings = {"use_cpu": True, "report_to": "none"}
     for name, value in {"ACCELERATE_MIXED_PRECISION": "no", "MASTER_ADDR": "127.0.0.1"}.items():

@@ -77,15 +77,15 @@ def explain(
 def _page(model: str, output: str | None) -> tuple[Path, bool]:
     """Where the page goes, and whether that is the output folder of a training, which knows what is its own."""
     from hf_mlcl.experiments.output_folder import OutputFolder
-    from hf_mlcl.experiments.prediction import classifier_folder
     from hf_mlcl.experiments.results import PAGE_FILE
+    from hf_mlcl.models.loading import model_within
 
     if output is not None:
         page = Path(output)
         if page.suffix not in (".html", ".htm"):
             raise typer.BadParameter(f"--output must be a file that ends in .html; got {output!r}.")
         return page, False
-    inner = Path(classifier_folder(model))
+    inner = Path(model_within(model))
     folder = OutputFolder(inner.parent)
     if inner != Path(model) and folder.hidden.is_dir():
         folder.check_replaceable(PAGE_FILE)

@@ -41,8 +41,8 @@ def push(
     classifier: `python space/app.py` runs it on this machine.
     """
     from hf_mlcl.experiments.parsing import check_push
-    from hf_mlcl.experiments.prediction import classifier_folder
     from hf_mlcl.hub.push import checked_files, push_folder
+    from hf_mlcl.models.loading import model_within
 
     quiet_libraries()
     if (examples or no_examples) and not space:
@@ -53,7 +53,7 @@ def push(
         raise typer.BadParameter(
             "A public Space would show training rows to everybody. Say which with --examples DATA, or --no_examples."
         )
-    chosen = classifier_folder(folder)
+    chosen = model_within(folder)
     checked_files(chosen)  # nobody need be online, or logged in, to learn that a folder holds no model
     check_push(repo_id)
     known = _examples(str(chosen), examples) if space and not no_examples else None
@@ -96,8 +96,8 @@ def _push_space(classifier: Path, repo_id: str, examples: Examples | None, publi
     from huggingface_hub import HfApi
 
     from hf_mlcl.experiments.examples import EXAMPLES_FILE
-    from hf_mlcl.experiments.prediction import CLASSIFIER_FOLDER
     from hf_mlcl.hub.space import push_space, requirement, write_space
+    from hf_mlcl.models.loading import CLASSIFIER_FOLDER
 
     of_training = classifier.name == CLASSIFIER_FOLDER
     folder = classifier.parent / "space" if of_training else classifier.with_name(f"{classifier.name}-space")

@@ -22,12 +22,20 @@ from hf_mlcl.experiments.results import METRICS_FILE, ExperimentResult
 from hf_mlcl.inference.encoding import reads_both, text_image_batch
 from hf_mlcl.metrics import DecisionRule
 from hf_mlcl.models import MLCLConfig
-from hf_mlcl.models.loading import check_finite, check_weights, load, problem, trust_backbone, unreadable_weights
+from hf_mlcl.models.loading import (
+    CLASSIFIER_FOLDER,
+    check_finite,
+    check_weights,
+    load,
+    model_within,
+    problem,
+    trust_backbone,
+    unreadable_weights,
+)
 from hf_mlcl.models.pipelines import probabilities_of
 
 logger = logging.getLogger(__name__)
 
-CLASSIFIER_FOLDER = "classifier"
 PLAN_FILE = "plan.json"
 """In the folder of a study."""
 
@@ -68,7 +76,7 @@ class Predictor:
         device: str | None = None,
         trust_remote_code: bool = False,
     ) -> None:
-        self.model = str(classifier_folder(model))
+        self.model = model_within(model)
         self.batch_size = batch_size
         try:
             if not Path(self.model).is_dir() and not download.hub_is_reachable():
@@ -237,12 +245,6 @@ def contents_of(rows: Any, modality: str) -> Sequence[Any]:
     return found
 
 
-def classifier_folder(model: str | os.PathLike[str]) -> Path | str:
-    """The classifier within an experiment's output folder; anything else as it is."""
-    inner = Path(model) / CLASSIFIER_FOLDER
-    return inner if (inner / "config.json").is_file() else os.fspath(model)
-
-
 def newest_classifier(folder: str | os.PathLike[str] = "outputs") -> Path | None:
     """The classifier that was saved last anywhere below a folder, or right beside it; never that of a study's run."""
     inner = f"{CLASSIFIER_FOLDER}/config.json"
@@ -254,7 +256,7 @@ def newest_classifier(folder: str | os.PathLike[str] = "outputs") -> Path | None
 
 def training_settings(model: str | os.PathLike[str]) -> dict[str, Any]:
     """The settings of the experiment that a classifier came from, where its folder tells them."""
-    folder = Path(classifier_folder(model)).parent
+    folder = Path(model_within(model)).parent
     if not (folder / METRICS_FILE).is_file():
         return {}
     try:

@@ -112,10 +112,9 @@ def export_classifier(
 
     Where a model of transformers or timm has the same logits, that is what is written:
     ``AutoModelForSequenceClassification``, ``AutoModelForImageClassification`` or
-    ``timm.create_model("local-dir:FOLDER", pretrained=True)`` load it. Text heads of that kind are for float32 or
-    bfloat16: their scaling leaves the range of float16. Everything else loads with ``trust_remote_code=True``, through
-    ``modeling_mlcl.py``, which is written beside it. Thresholds and the rule of one label per row are in the
-    configuration either way; what was written is compared with the original.
+    ``timm.create_model("local-dir:FOLDER", pretrained=True)`` load it, in half precision too. Everything else loads
+    with ``trust_remote_code=True``, through ``modeling_mlcl.py``, which is written beside it. Thresholds and the rule
+    of one label per row are in the configuration either way; what was written is compared with the original.
 
     Args:
         classifier: From a linear evaluation, or an `MLCLModel` trained with a loss on logits.

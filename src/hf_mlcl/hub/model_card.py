@@ -101,6 +101,7 @@ class ModelReport:
         energy: Kilowatt-hours and kilograms of CO2, where codecarbon has tracked them.
         prototypes: Whether a loss has trained them.
         page: Where the page that explains the model lies, from the card's folder; it is not pushed with the model.
+        towers: Of CLIP, SigLIP and the like: those that are asked, ``"text"``, ``"image"`` or both.
     """
 
     label_names: Sequence[str]
@@ -127,6 +128,7 @@ class ModelReport:
     tags: Sequence[str] = ()
     prototypes: bool = True
     page: str | None = None
+    towers: Sequence[str] = ()
 
     @property
     def decided_at(self) -> float | Sequence[float]:
@@ -148,6 +150,7 @@ def report_of_model(model: Any) -> ModelReport:
         pooling=config.pooling,
         single_label=DecisionRule.of(config).single_label,
         thresholds=config.thresholds,
+        towers=config.modalities or (),
     )
 
 
@@ -299,7 +302,7 @@ def _look_into(root: Path, report: ModelReport) -> dict[str, Any]:
         kind, library, task = "onnx", "onnx", task if config else None
     formats = {"sentence-transformers": library == "sentence-transformers", "custom_code": has_code, "onnx": graph}
     timm_too = is_timm or backbone.get("model_type") == "timm_wrapper"
-    needs = [library, *(["transformers", "timm"] if timm_too else []), *(["pillow"] if image else [])]
+    needs = [library, *(["transformers", "timm"] if timm_too else []), *(["pillow"] if image or report.towers else [])]
     return {
         "kind": kind,
         "library_name": library,

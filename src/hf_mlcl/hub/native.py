@@ -1,12 +1,17 @@
 """Classifiers as models that transformers and timm have by themselves, wherever one computes exactly the same.
 
 Those have one linear layer, so only a classifier with one head can become one. In timm, and in most of transformers'
-vision models, that layer sits directly on the features. Most of its text models put a dense layer and tanh (BERT,
-RoBERTa, XLM-R, MPNet, ...) or GELU (ELECTRA, DeBERTa) between the first token and the linear layer. Neither stands in
-the way: near zero both are straight lines, so the dense layer scales features down by 2^-40 and the linear layer scales
-them up again. Powers of two cost no precision, and what tanh and GELU bend at 2^-40 lies far below the last bit of a
-float32. Other heads do bend: DistilBERT's ReLU drops what is negative, ModernBERT's normalises. And few look at the
-mean of all tokens. Whether a head can do it is not looked up but tried: its logits are compared with the original's.
+vision models, that layer sits directly on the features. Most of its text models put a dense layer and a function f
+between the first token and the linear layer, which does not stand in the way:
+
+- tanh (BERT, RoBERTa, XLM-R, MPNet, ...) is a straight line near zero. The dense layer scales features to 2^-12 and
+  the linear layer scales them up again. Powers of two cost no precision, and tanh(x) / x differs from 1 by x^2 / 3,
+  which there is less than the last bit of a float32; and float16 still has room for both layers.
+- f(z) - f(-z) = z where f is GELU (ELECTRA, DeBERTa) or ReLU (DistilBERT). The dense layer computes every logit and its
+  opposite, the linear layer subtracts them; with up to half as many labels as features there is room for all.
+
+ModernBERT's head does bend, since it normalises, and few heads look at the mean of all tokens. Whether a head can do it
+is not looked up but tried: its logits are compared with the original's.
 """
 
 from __future__ import annotations
@@ -25,8 +30,8 @@ from hf_mlcl.metrics import DecisionRule
 from hf_mlcl.models import MLCLModel
 from hf_mlcl.models.classification import LARGEST_LOGIT
 
-SCALE = 2.0**40
-SLOPES = (1.0, 0.5)  # of tanh and of GELU at zero
+SMALL = 12
+"""Features are scaled down to 2^-12, or to 2^-9 at most, where that is needed for weights that float16 can hold."""
 TOLERANCE = 1e-5
 """The largest difference of logits, in units of the largest where that is above 1, that counts as rounding."""
 POOLING_WORDS = {"first": "bos", "mean": "mean"}
@@ -85,7 +90,7 @@ def _timm_classifier(classifier: Any, weight: Tensor, bias: Tensor) -> Any:
     if unexpected or set(missing) - own:
         raise NoCounterpartError(f"{name} has another structure with a classifier than without.")
     layer.bias.copy_(bias)
-    _fit(classifier, name, layer, [weight], lambda inputs: model(inputs["pixel_values"]))
+    _fit(classifier, name, [layer], [[weight]], lambda inputs: model(inputs["pixel_values"]))
     return model
 
 
@@ -110,14 +115,30 @@ def _transformers_classifier(classifier: Any, weight: Tensor, bias: Tensor) -> A
         raise NoCounterpartError(f"The classification head of {name} is not one that we know.")
     if any(layer.bias is None for layer in head):
         raise NoCounterpartError(f"The classification head of {name} has no bias.")
-    candidates = [weight]
-    if len(head) == 2:
-        head[0].weight.copy_(torch.eye(size) / SCALE)
-        head[0].bias.zero_()
-        candidates = [weight * (SCALE / slope) for slope in SLOPES]
+    features = classifier.features_of(example_inputs(classifier, rows=3, length=9))
+    candidates = [[weight]] if len(head) == 1 else _two_layers(weight, features)
+    for layer in head:
+        layer.bias.zero_()
     head[-1].bias.copy_(bias)
-    _fit(classifier, name, head[-1], candidates, lambda inputs: model(**inputs).logits)
+    _fit(classifier, name, head, candidates, lambda inputs: model(**inputs).logits)
     return model
+
+
+def _two_layers(weight: Tensor, features: Tensor) -> list[list[Tensor]]:
+    """Weights of a dense and a linear layer that are one linear layer together: with tanh between them, with GELU."""
+    labels, size = weight.shape
+    largest = features.abs().amax(0)
+    largest = largest.clamp(min=max(float(largest.max()) / 64, 1e-6))  # one that is near zero here need not stay there
+    fits_float16 = torch.log2(2.0**15 / weight.abs().amax(0).clamp(min=1e-6)).floor()
+    down_to_one = torch.log2(largest).ceil()
+    scale = 2.0 ** fits_float16.clamp(down_to_one + SMALL - 3, down_to_one + SMALL)
+    found = [[torch.diag(1 / scale), weight * scale]]
+    if 2 * labels <= size:
+        opposites, signs = torch.zeros(size, size), torch.zeros(labels, size)
+        opposites[: 2 * labels] = torch.cat([weight, -weight])
+        signs[:, : 2 * labels] = torch.cat([torch.eye(labels), -torch.eye(labels)], dim=1)
+        found.append([opposites, signs])
+    return found
 
 
 def _head(model: Any, backbone: nn.Module) -> list[nn.Linear]:
@@ -128,12 +149,15 @@ def _head(model: Any, backbone: nn.Module) -> list[nn.Linear]:
     return layers if all(isinstance(layer, nn.Linear) for layer in layers) else []
 
 
-def _fit(classifier: Any, name: str, layer: nn.Linear, candidates: list[Tensor], predict: Callable[..., Any]) -> None:
-    """Give a model's last layer the weights with which it agrees with the original, or refuse it."""
+def _fit(
+    classifier: Any, name: str, head: list[nn.Linear], candidates: list[list[Tensor]], predict: Callable[..., Any]
+) -> None:
+    """Give the layers of a model's head the weights with which it agrees with the original, or refuse it."""
     inputs = example_inputs(classifier, rows=3, length=9)
     expected, difference = classifier(**inputs).logits, math.inf
-    for weight in candidates:
-        layer.weight.copy_(weight)
+    for weights in candidates:
+        for layer, weight in zip(head, weights, strict=True):
+            layer.weight.copy_(weight)
         difference = logit_difference(expected, predict(inputs))
         if difference <= TOLERANCE:
             return

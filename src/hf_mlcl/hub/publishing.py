@@ -21,7 +21,7 @@ from hf_mlcl.hub.model_card import ModelReport, adapt_model_card, report_of_mode
 from hf_mlcl.hub.native import NoCounterpartError, decision_settings, native_classifier
 from hf_mlcl.hub.onnx import export_onnx
 from hf_mlcl.models import MLCLForImageClassification, MLCLForSequenceClassification, MLCLModel
-from hf_mlcl.models.loading import check_finite, load, problem
+from hf_mlcl.models.loading import CLASSIFIER_FOLDER, check_finite, load, model_within, problem
 
 Target = Literal["transformers", "sentence-transformers", "timm", "onnx"]
 KINDS = {kind.__name__: kind for kind in (MLCLForSequenceClassification, MLCLForImageClassification, MLCLModel)}
@@ -55,7 +55,7 @@ def export_model(
     """
     if to not in get_args(Target):
         raise ValueError(unknown_name("library to export to,", to, get_args(Target)))
-    source = model_within(model, "encoder" if to == "sentence-transformers" else "classifier")
+    source = model_within(model, "encoder" if to == "sentence-transformers" else CLASSIFIER_FOLDER)
     found, processor = _load(source, trust_remote_code)
     _check_possible(found, to, processor, source)
     with staged(folder) as stage:
@@ -67,12 +67,6 @@ def export_model(
             _write_plain(found, stage, processor)
         _write_card(stage, source, found, title=Path(os.fspath(model)).resolve().name)
     return Path(folder)
-
-
-def model_within(folder: str | os.PathLike[str], part: str) -> str:
-    """The encoder or the classifier within the output folder of a training; anything else as it is."""
-    inner = Path(folder) / part
-    return str(inner) if (inner / "config.json").is_file() else os.fspath(folder)
 
 
 @contextmanager
@@ -140,8 +134,14 @@ def _file(name: str, file: str) -> str | None:
 def _check_possible(model: Any, to: Target, processor: Any, source: str) -> None:
     is_encoder, is_text = isinstance(model, MLCLModel), model.main_input_name == "input_ids"
     is_timm = isinstance(model.config.backbone_config, TimmWrapperConfig)
-    if to == "sentence-transformers" and model.config.modalities is not None:
-        raise ValueError(f"{source} has a tower for texts and one for images. Use transformers.")
+    if model.config.modalities is not None and not (is_encoder and to == "transformers"):
+        beside = Path(source).with_name("encoder")
+        encoder = source if is_encoder else beside if beside.is_dir() else "FOLDER_OF_TRAINING/encoder"
+        raise ValueError(
+            f"{source} reads texts, images or both, which no model of {to} does{'' if is_encoder else ' to classify'}. "
+            f"Its encoder becomes one that AutoModel loads: hf-mlcl export {encoder} --to transformers. "
+            "hf-mlcl predict and evaluate use the classifier itself."
+        )
     if to == "sentence-transformers" and not (is_encoder and is_text):
         what = (
             "a classifier" if is_text else "a model of images" if not is_encoder or is_timm else "no encoder of texts"

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
+from transformers.pytorch_utils import Conv1D
 
 logger = logging.getLogger(__name__)
 
@@ -84,6 +85,11 @@ def add_adapter(model: MLCLModel, config: Any) -> None:
     if config.target_modules is None and backbone.config.model_type not in tuner.target_module_mapping:
         config.target_modules = "all-linear"
     if config.target_modules == "all-linear":
+        if not any(isinstance(part, nn.Linear | Conv1D) for part in backbone.modules()):
+            raise ValueError(
+                f"LoRA takes linear layers, and the backbone {type(backbone).__name__} has none. Name convolutions for "
+                "it, in Python: from_backbone(..., peft_config=LoraConfig(r=16, target_modules=r'.*conv2'))."
+            )
         config.exclude_modules = _never_called(backbone) or None
     if is_quantised(backbone):
         peft.prepare_model_for_kbit_training(backbone, use_gradient_checkpointing=False)
@@ -238,7 +244,7 @@ def merged(model: Any) -> Any:
     backbone = merged_backbone(copy.deepcopy(model.backbone))
     plain = type(model).around(copy.deepcopy(model.config), backbone)
     for name, part in _heads(model).items():
-        plain.get_submodule(name).load_state_dict(part.state_dict())
+        plain.set_submodule(name, copy.deepcopy(part).requires_grad_(True))
     plain.report, plain.processor = model.report, model.processor
     return plain.train(model.training)
 

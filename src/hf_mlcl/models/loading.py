@@ -16,6 +16,8 @@ from transformers import AutoConfig, AutoModel, PreTrainedConfig
 from transformers.dynamic_module_utils import get_class_from_dynamic_module
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
+CLASSIFIER_FOLDER = "classifier"
+"""In the output folder of a training."""
 LONGEST_MESSAGE = 800
 NAMED_WEIGHTS = 5
 ARGUMENTS_OF_FILES = ("checkpoint_path", "pretrained", "pretrained_cfg", "pretrained_cfg_overlay", "cache_dir")
@@ -26,6 +28,12 @@ def place(kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Those arguments of ``from_pretrained`` that say where a model lies."""
     names = ("revision", "token", "cache_dir", "subfolder", "local_files_only")
     return {name: kwargs[name] for name in names if name in kwargs}
+
+
+def model_within(folder: str | os.PathLike[str], part: str = CLASSIFIER_FOLDER) -> str:
+    """The classifier, or another part, within the output folder of a training; anything else as it is."""
+    inner = Path(folder) / part
+    return str(inner) if (inner / "config.json").is_file() else os.fspath(folder)
 
 
 def load(auto: Any, name: str | os.PathLike[str], *, trust_remote_code: bool = False, **kwargs: Any) -> Any:

@@ -126,10 +126,12 @@ class ContrastiveTrainingArguments(TrainingArguments):
 
     def _check_launch(self) -> None:
         """Tell of processes and shards that a user wants and a launcher does not give."""
+        is_sharded = self.fsdp or os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true"  # by accelerate launch
         if self.world_size > 1:
-            if self.fsdp and self.device.type == "cpu":
+            if is_sharded and self.device.type == "cpu":
                 raise ValueError(
-                    "fsdp is not possible on CPUs: accelerate would train in DDP without a word. Leave it out."
+                    "FSDP is not possible on CPUs: accelerate would train in DDP without a word. Leave out fsdp=, or "
+                    "the configuration of `accelerate launch`."
                 )
             return
         # What accelerate sets for several processes, which on CPUs it leaves to MPI, and starts one.

@@ -30,6 +30,23 @@ def check_gatherable(trainer: ContrastiveMultiLabelTrainer) -> None:
         )
 
 
+def name_layers(trainer: ContrastiveMultiLabelTrainer) -> None:
+    """Tell FSDP2 which layers to shard one by one, unless the user has.
+
+    By itself accelerate takes those that the architecture says must not be split, and then the input embeddings. Of
+    BERT, RoBERTa, ViT and others the former hold the latter, and nothing can be sharded twice.
+    """
+    plugin, model = trainer.accelerator.state.fsdp_plugin, trainer.model
+    if plugin.fsdp_version != 2 or plugin.transformer_cls_names_to_wrap is not None:
+        return
+    embeddings = model.get_input_embeddings()
+    # Private, but what authors of models state for this purpose; of parts that this model may lack, too.
+    layers = [part for part in model.modules() if type(part).__name__ in model._no_split_modules]
+    plugin.transformer_cls_names_to_wrap = sorted(
+        {type(part).__name__ for part in layers if all(inner is not embeddings for inner in part.modules())}
+    )
+
+
 def gather_model(trainer: ContrastiveMultiLabelTrainer) -> None:
     """Give a trainer the whole of its sharded model, to evaluate and save it; all ranks call it."""
     check_gatherable(trainer)

@@ -34,6 +34,7 @@ from hf_mlcl.training.evaluation import evaluate_features, make_classifier, spli
 from hf_mlcl.training.features import FeatureTrainer, probe
 from hf_mlcl.training.global_batch import TrainingStatistics, global_loss
 from hf_mlcl.training.pushing import PushingTrainer
+from hf_mlcl.training.sharding import name_layers
 
 logger = logging.getLogger(__name__)
 
@@ -288,6 +289,8 @@ class ContrastiveMultiLabelTrainer(FeatureTrainer, PushingTrainer):
         sharded = self.is_fsdp_enabled or self.is_deepspeed_enabled
         if self.model is not None and self.model_wrapped is self.model and not sharded:  # none between two trials
             _forget_preparation(self.model)
+        if self.is_fsdp_enabled:
+            name_layers(self)
         outcome = super().train(*args, **kwargs)
         self.divergence.check_weights(self)
         return outcome

@@ -187,7 +187,7 @@ def test_the_precision_is_what_the_user_says_to_the_launcher_or_here_and_else_th
     if launched_with is not None:
         monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", launched_with)
     chosen = dict(given)
-    parsing._choose_precision(chosen)
+    parsing._choose_precision(chosen, given)
     assert chosen == expected
 
 

@@ -232,6 +232,8 @@ def _fit_to_protocol(chosen: dict[str, Any], given: Mapping[str, Any]) -> None:
             chosen.pop(name, None)
         elif is_best:
             raise ValueError(f"{name} means nothing with protocol='best'. Leave it out, or choose 'study'.")
+    if is_best:
+        chosen.setdefault("thresholds", "macro_f1")
     if given.get("minutes") is not None and given.get("num_train_epochs") is not None:
         raise ValueError("minutes and num_train_epochs both say how long to train. Give one of them.")
 

@@ -153,7 +153,7 @@ def _f1_title(curves: Mapping[str, FrequencyCurve]) -> str:
         ((rare_f1, frequent_f1),) = found.values()
         return f"Rare labels have F1 {rare_f1:.2f}, frequent ones {frequent_f1:.2f}"
     best = max(found, key=lambda name: found[name][0])
-    return f"{best} finds rare labels best: F1 {found[best][0]:.2f}"
+    return f"Best on rare labels: {best} (F1 {found[best][0]:.2f})"
 
 
 def without_overlap(

@@ -82,7 +82,7 @@ def draw(results: Sequence[ExperimentResult]) -> Any:
     left.set(ylim=(0, 1), ylabel=f"score on the test split of {results[0].settings['corpus']}")
     left.set_title(f"{best} has the highest macro-F1", fontsize=11)
     right.set(ylim=(0, 1), ylabel="macro-F1")
-    right.set_title(f"{max(rare, key=lambda name: rare[name])} finds rare labels best", fontsize=11)
+    right.set_title(f"Best on rare labels: {max(rare, key=lambda name: rare[name])}", fontsize=11)
     figure.legend(loc="outside lower center", ncols=len(results), frameon=False)
     return figure
 

@@ -4,8 +4,8 @@ The best threshold of a rare label on a validation set is mostly luck. Three thi
 fixed values, evenly spaced in the logit; the best is sought on several folds and averaged; and a label's own threshold
 is drawn to one that rests on all labels, the more the fewer positives it has. For micro-F1 that is one value for all.
 For macro-F1 it is where the label's probabilities alone, taken at their word, expect the highest F1 (a rare label that
-is hard to tell wants a low threshold), moved by a step that all labels share. `cross_fitted_score` measures the whole
-procedure on rows that it did not see.
+is hard to tell wants a low threshold), moved by a step that all labels share if need be. `cross_fitted_score` measures
+the whole procedure on rows that it did not see.
 
 A target precision is a promise rather than an optimum: there the highest of the folds' thresholds counts, a label is
 drawn up to the shared one but never down, and the result is raised until the target holds on all rows.
@@ -28,10 +28,12 @@ Scope = Literal["label", "global"]
 LOGITS = np.linspace(-8, 8, 321)
 CANDIDATES = expit(LOGITS)
 """Thresholds that are tried; 0.5 is the middle one."""
-MIDDLE = len(LOGITS) // 2
 HITS, PREDICTED, ACTUAL = range(3)
 PRIOR_POSITIVES = 20.0
 """A label with so many positives has its threshold half-way, in the logit, between its own best and that of all."""
+
+HARDLY_WORSE = 0.5
+"""A macro-F1 that is lower by so much, divided by the root of the number of positives, may be as good on new rows."""
 
 
 class CrossFittedScore(NamedTuple):
@@ -98,9 +100,12 @@ def tune_thresholds(
     total = np.sum(parts, axis=0)
     training = [total - part for part in parts] if len(parts) > 1 else [total]
     joined = np.mean if target_precision is None else np.max
-    start = _most_expected(p) if objective == "macro_f1" and scope == "label" else np.full(truth.shape[1], MIDDLE)
-    steps = [LOGITS[_best_shared(_around(c, start), objective, target_precision)] for c in training]
-    cut = shared = LOGITS[start] + joined(steps)
+    if objective == "macro_f1" and scope == "label":
+        shared = _expected_cuts(p, training)
+    else:
+        best = joined([LOGITS[_best_shared(c, objective, target_precision)] for c in training])
+        shared = np.full(truth.shape[1], best)
+    cut = shared
     if scope == "label":
         own = joined([LOGITS[_best_each(c, objective, target_precision)] for c in training], axis=0)
         positives = total[ACTUAL, 0]
@@ -235,10 +240,17 @@ def _most_expected(p: FloatArray) -> IntArray:
     return np.asarray(np.searchsorted(LOGITS, between, side="right").clip(min=1) - 1)
 
 
-def _around(counts: IntArray, start: IntArray) -> IntArray:
-    """Counts at candidates as seen from each label's own start, which is in the middle."""
-    seen = np.clip(np.arange(len(LOGITS))[:, np.newaxis] - MIDDLE + start, 0, len(LOGITS) - 1)
-    return np.take_along_axis(counts, np.broadcast_to(seen, counts.shape), axis=1)
+def _expected_cuts(p: FloatArray, training: list[IntArray]) -> FloatArray:
+    """What each label's probabilities suggest, moved by the smallest step that all share and that is not clearly worse.
+
+    Probabilities that can be taken at their word need no step, and the best one on few rows is mostly luck.
+    """
+    start = _most_expected(p)
+    moved = np.clip(np.arange(len(LOGITS))[:, np.newaxis] - len(LOGITS) // 2 + start, 0, len(LOGITS) - 1)
+    reached = np.mean([np.take_along_axis(_f1(counts), moved, axis=0).mean(axis=1) for counts in training], axis=0)
+    positives = max(float(training[0][ACTUAL, 0].sum()), 1.0)
+    enough = reached >= reached.max() * (1 - HARDLY_WORSE / np.sqrt(positives))
+    return np.asarray(LOGITS[start] + LOGITS[enough][np.abs(LOGITS[enough]).argmin()])
 
 
 def _f1(counts: IntArray) -> FloatArray:

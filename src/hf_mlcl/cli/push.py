@@ -96,6 +96,7 @@ def _push_space(classifier: Path, repo_id: str, examples: Examples | None, publi
     from huggingface_hub import HfApi
 
     from hf_mlcl.experiments.examples import EXAMPLES_FILE
+    from hf_mlcl.hub.publishing import has_code, is_plain
     from hf_mlcl.hub.space import push_space, requirement, write_space
     from hf_mlcl.models.loading import CLASSIFIER_FOLDER
 
@@ -116,14 +117,11 @@ def _push_space(classifier: Path, repo_id: str, examples: Examples | None, publi
             if api.file_exists(repo_id, EXAMPLES_FILE):
                 api.delete_file(EXAMPLES_FILE, repo_id, commit_message="Remove examples")
                 say(f"{EXAMPLES_FILE} of an earlier push is removed from {repo_id}; its history still has it.")
-    code = api.file_exists(repo_id, "modeling_mlcl.py")
-    plain = examples is None and (code or not _is_ours(api.hf_hub_download(repo_id, "config.json")))
-    for name in write_space(folder, repo_id, plain=plain, code=code):
-        stale = (
-            ""
-            if name != "app.py" or repo_id in (folder / name).read_text(encoding="utf-8")
-            else (f" Mind that it does not speak of {repo_id}.")
-        )
+    settings = json.loads(Path(api.hf_hub_download(repo_id, "config.json")).read_text(encoding="utf-8"))
+    plain = examples is None and is_plain(settings)
+    for name in write_space(folder, repo_id, plain=plain, code=has_code(settings)):
+        is_stale = name == "app.py" and repo_id not in (folder / name).read_text(encoding="utf-8")
+        stale = f" Mind that it does not speak of {repo_id}." if is_stale else ""
         say(f"{folder / name} was changed by hand and goes as it is; delete it to have it written anew.{stale}")
     if not plain and "@" not in requirement():
         say(
@@ -132,8 +130,3 @@ def _push_space(classifier: Path, repo_id: str, examples: Examples | None, publi
         )
     say(f"Uploading {folder} to the Space {repo_id}; to try it here: pip install gradio && python {folder / 'app.py'}")
     return str(push_space(folder, repo_id, private=not public).repo_url)
-
-
-def _is_ours(config: str) -> bool:
-    """Whether hf-mlcl is what loads a model."""
-    return bool(json.loads(Path(config).read_text(encoding="utf-8")).get("model_type") == "mlcl")

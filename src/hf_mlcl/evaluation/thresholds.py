@@ -31,7 +31,6 @@ CANDIDATES = expit(LOGITS)
 HITS, PREDICTED, ACTUAL = range(3)
 PRIOR_POSITIVES = 20.0
 """A label with so many positives has its threshold half-way, in the logit, between its own best and that of all."""
-
 HARDLY_WORSE = 0.5
 """A macro-F1 that is lower by so much, divided by the root of the number of positives, may be as good on new rows."""
 

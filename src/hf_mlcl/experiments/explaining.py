@@ -136,10 +136,8 @@ def explain_result(
     train_features, train_labels = features["train"]
     test_features, test_labels = features["test"]
     probabilities = rule.scaled(evaluated.test_probabilities).astype(np.float32)
-    near = Split(
-        *(contents_of(rows["train"], modality), train_labels > 0, np.asarray(train_features[0])),
-        places=places_of(rows["train"]),
-    )
+    known = np.asarray(train_features[0])
+    near = Split(contents_of(rows["train"], modality), train_labels > 0, known, places_of(rows["train"]))
     truth = test_labels > 0
     return Explained(
         title=f"{result.folder.resolve().name}: {result.settings['loss']} on {_data_name(result)}",

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -69,6 +69,16 @@ def export_model(
     return Path(folder)
 
 
+def has_code(settings: Mapping[str, Any]) -> bool:
+    """Whether a model's ``config.json`` says that the code which we wrote for it lies beside it."""
+    return CODE.stem in str(settings.get("auto_map"))
+
+
+def is_plain(settings: Mapping[str, Any]) -> bool:
+    """Whether a model with this ``config.json`` loads without this package."""
+    return settings.get("model_type") != "mlcl" or has_code(settings)
+
+
 @contextmanager
 def published(folder: Path) -> Iterator[Path]:
     """A folder with the same model for people without this package; the folder itself where it is that already.
@@ -80,9 +90,8 @@ def published(folder: Path) -> Iterator[Path]:
     settings: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     backbone = settings.get("backbone_config") or {}
     plain = folder.with_name("backbone")  # of a training: its encoder, for others
-    is_plain = settings.get("model_type") != "mlcl" or CODE.stem in str(settings.get("auto_map"))
     of_both = settings.get("modalities") and settings.get("architectures") != [MLCLModel.__name__]
-    if is_plain or of_both or backbone.get("model_type") == "mlcl_features" or "auto_map" in backbone:
+    if is_plain(settings) or of_both or backbone.get("model_type") == "mlcl_features" or "auto_map" in backbone:
         yield folder
     elif folder.name == "encoder" and (plain / "config.json").is_file():
         yield plain

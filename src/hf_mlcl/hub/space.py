@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 PROGRAMS = {plain: Path(__file__).with_name(f"space_{'plain' if plain else 'app'}.py.txt") for plain in (False, True)}
 FILES = ("app.py", "README.md", "requirements.txt")
-SIGNED = re.compile(r"(?s)(?P<text>.*)(?:#|<!--) As hf-mlcl wrote it: (?P<hash>[0-9a-f]{16})(?: -->)?\n")
+SIGNED = re.compile(r"(?s)(?P<text>.*)(?:#|<!--) As hf-mlcl wrote it: [0-9a-f]{16}(?: -->)?\n")
 PLAIN_NEEDS = ("transformers", "torch", "torchvision", "timm", "pillow")
 
 
@@ -99,8 +99,9 @@ def _is_changed(path: Path) -> bool:
     """Whether a file is there that is not as `_signed` made it."""
     if not path.is_file():
         return False
-    found = SIGNED.fullmatch(path.read_text(encoding="utf-8"))
-    return found is None or hashlib.sha256(found["text"].encode()).hexdigest()[:16] != found["hash"]
+    text = path.read_text(encoding="utf-8")
+    found = SIGNED.fullmatch(text)
+    return found is None or _signed(path.name, found["text"]) != text
 
 
 def push_space(

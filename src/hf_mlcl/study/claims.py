@@ -89,9 +89,14 @@ def _verdict(claim: Claim, table: pd.DataFrame, compared: Callable[..., Comparis
     if not places:
         return None
     right = sum(gain >= 0 for _, gain, _ in places)
-    holds = "yes" if right == len(places) else "partly" if right else "no"
-    seen = {"yes": "Seen", "partly": f"Seen on {right} of {len(places)}", "no": "Not seen"}[holds]
-    return Verdict(claim.text, holds, f"{seen}: {'; '.join(text for _, _, text in places)}.", _sureness(tests))
+    return _told(claim.text, right, [text for _, _, text in places], _sureness(tests))
+
+
+def _told(claim: str, right: int, texts: Sequence[str], sure: str) -> Verdict:
+    """What is seen of a claim at each of some places, of which so many are as it says."""
+    holds = "yes" if right == len(texts) else "partly" if right else "no"
+    seen = {"yes": "Seen", "partly": f"Seen on {right} of {len(texts)}", "no": "Not seen"}[holds]
+    return Verdict(claim, holds, f"{seen}: {'; '.join(texts)}.", sure)
 
 
 def _sureness(tests: Sequence[Comparison]) -> str:
@@ -137,16 +142,7 @@ def _little_data(table: pd.DataFrame) -> list[Verdict]:
             texts.append(f"{name} {100 * gains['small']:+.2f} with little data, {100 * gains['full']:+.2f} with all")
     if not texts:
         return []
-    holds = "yes" if right == len(texts) else "partly" if right else "no"
-    seen = {"yes": "Seen", "partly": f"Seen on {right} of {len(texts)}", "no": "Not seen"}[holds]
-    return [
-        Verdict(
-            "Contrastive losses gain most where training data are few",
-            holds,
-            f"{seen}: {'; '.join(texts)}.",
-            "not tested",
-        )
-    ]
+    return [_told("Contrastive losses gain most where training data are few", right, texts, "not tested")]
 
 
 def _prr(table: pd.DataFrame) -> list[Verdict]:

@@ -84,7 +84,7 @@ class Anytime:
         self.tell(f"Encoding {sum(map(len, self.inputs.data.values())):,} rows with the encoder as it is ...")
         began = time.perf_counter()
         stage = self.stages.begin(self.experiment.prototype_init)
-        self.seconds["look"] = time.perf_counter() - began
+        self.seconds["all"] = time.perf_counter() - began
         heads: Any = stage.result.best
         self.tell(
             f"After {time.perf_counter() - self.start:.0f} s there is a classifier: ranking score {stage.score:.3f} on "
@@ -147,15 +147,14 @@ class Anytime:
         pace = (
             step_seconds(self.trainer, self.experiment.max_train_length) * OPTIMIZER * args.gradient_accumulation_steps
         )
-        look = self.seconds["look"]
-        small_look = look * (min(rows, LOOK_ROWS) + validation) / (rows + validation)
-        afterwards = look + self.seconds["test"] + SAVING  # the last look is at all rows
+        self.seconds["look"] = self.seconds["all"] * (min(rows, LOOK_ROWS) + validation) / (rows + validation)
         if minutes is None:
-            looks = (self.stages.looks(usual) - 1) * small_look + len(BLENDS) * look
-            estimate = (usual * pace + looks + afterwards) / 60
+            looks = (self.stages.looks(usual) + len(BLENDS)) * self.seconds["look"]
+            estimate = (usual * pace + looks + self._afterwards()) / 60
             self.tell(f"Fine-tuning takes about {math.ceil(estimate)} minutes more; --minutes sets another time.")
             return usual
-        left = 60 * minutes - (time.perf_counter() - self.start) - (LOOKS[0] - 1) * small_look - afterwards
+        left = 60 * minutes - (time.perf_counter() - self.start)
+        left -= LOOKS[0] * self.seconds["look"] + self._afterwards()
         most = usual if args.max_steps > 0 else LONGEST * usual
         steps = int(min(left / pace, most))
         if args.world_size > 1:  # clocks differ: one decides for all
@@ -166,12 +165,14 @@ class Anytime:
         self.tell(f"Fine-tuning for {steps} steps at {pace:.2f} s, to end {minutes:g} minutes after the start.")
         return steps
 
+    def _afterwards(self) -> float:
+        """Seconds from the last look to the end: heads on all rows, test, saving."""
+        return self.seconds["all"] + self.seconds["test"] + SAVING
+
     def _has_time(self) -> bool:
-        """Whether one more look at all rows fits into the time."""
-        if self.experiment.minutes is None:
-            return True
-        then = time.perf_counter() - self.start + self.seconds["look"] + self.seconds["test"] + SAVING
-        return then < 60 * self.experiment.minutes
+        """Whether one more look fits into the time."""
+        then = time.perf_counter() - self.start + self.seconds["look"] + self._afterwards()
+        return self.experiment.minutes is None or then < 60 * self.experiment.minutes
 
     def _priors(self) -> Mapping[str, Tensor]:
         """The encoded names of the labels, where the encoder reads texts."""

@@ -46,7 +46,7 @@ PASSES = 3
 BLENDS = (0.75, 0.5, 0.25)
 """How far from the frozen weights to the trained ones the points are that are looked at in the end."""
 LOOK_ROWS = 2000
-"""Training rows that a look fits its heads to; the last one takes all."""
+"""Training rows that a look fits its heads to; the best gets heads fitted to all in the end."""
 PATIENCE = 2
 """Looks without a better score after which a training stops."""
 PACE_STEPS = 3
@@ -139,9 +139,9 @@ class Stages:
             self._weights = self._frozen
         return stage
 
-    def look(self, rows: int | None = None) -> Stage:
-        """Fit heads to the features of all rows or of some, score them, and remember them if they are the best."""
-        return self._look(self.train if rows is None else evenly(self.train, rows), self.priors())[0]
+    def look(self, rows: int = LOOK_ROWS, **where: Any) -> Stage:
+        """Fit heads to the features of some rows, score them, and remember them if they are the best."""
+        return self._look(evenly(self.train, rows), self.priors(), **where)[0]
 
     def blend(self, stopped: Callable[[], bool] = lambda: False) -> None:
         """Go back from the trained backbone towards the frozen one, as long as that makes it better.
@@ -165,7 +165,7 @@ class Stages:
                 for name, weight in trained.items()
             }
             load_trained_state(self.trainer.model, between)
-            stage, _ = self._look(self.train, self.priors(), step=step, share=share)
+            stage = self.look(step=step, share=share)
             if self._first_says(stage.score < before):
                 return
             before = stage.score
@@ -259,13 +259,13 @@ class _Looks(TrainerCallback):  # type: ignore[misc]
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if state.global_step > 0:  # resumed: what was reached before the interruption counts
-            self.stages.look(LOOK_ROWS)
+            self.stages.look()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if state.global_step not in self.steps:
             return
         before = self.stages.best
-        self.stages.look(None if state.global_step == self.steps[-1] else LOOK_ROWS)
+        self.stages.look()
         self.vain = 0 if self.stages.best is not before else self.vain + 1
         if self.vain >= PATIENCE:
             control.should_training_stop = True

@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import os
-import platform
 import time
 import warnings
 from collections.abc import Callable
@@ -27,6 +25,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from hf_mlcl import metrics
 from hf_mlcl.evaluation import LinearEvaluationConfig, cross_fitted_score, linear_evaluate, tune_thresholds
+from measure import hardware
 
 ROWS, SIZE, LABELS, VALIDATION = 4000, 768, 54, 1000
 EPOCHS, SLICES = 40, 5
@@ -235,12 +234,6 @@ def real_data(data_dir: Path, cache_dir: Path) -> None:
     print()
 
 
-def _processor() -> str:
-    cpuinfo = Path("/proc/cpuinfo")
-    names = [line.split(":")[1].strip() for line in cpuinfo.read_text().splitlines() if line.startswith("model name")]
-    return names[0] if names else platform.machine()
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data_dir", type=Path, help="folder with semeval2018_ec/ and arxiv54/")
@@ -249,7 +242,7 @@ def main() -> None:
     warnings.filterwarnings("ignore", message="This DataLoader will create 4 worker processes")  # that is the point
     parser.add_argument("--only", choices=["linear", "metrics", "real"])
     arguments = parser.parse_args()
-    print(f"{_processor()}, {os.cpu_count()} cores, {torch.get_num_threads()} threads, torch {torch.__version__}\n")
+    print(f"{hardware()}\n")
     if arguments.only in (None, "linear"):
         linear_evaluation(arguments.rounds)
     if arguments.only in (None, "metrics"):

@@ -1,13 +1,14 @@
 """Data of one's own against what one would do otherwise, at the same cost.
 
-    python benchmarks/own_data.py run DATA --text_encoder FOLDER --image_weights FILE --output RESULTS
+    python benchmarks/own_data.py run DATA --text_encoder FOLDER --image_weights FILE
     python benchmarks/own_data.py run DATA ... --lines semeval:300 arxiv:1000 --seeds 0 --methods ours frozen
-    python benchmarks/own_data.py report --output RESULTS --picture docs/images/own_data.png
+    python benchmarks/own_data.py report --picture docs/images/own_data.png
 
 DATA holds the official files of the corpora in the folders semeval2018_ec, arxiv54 (in AAPD's layout), 20newsgroups and
 coco2014_mini; FOLDER a sentence encoder (all-MiniLM-L6-v2), FILE the weights of timm's mobilenetv2_100. Each run is a
-process of its own and leaves a JSON file in RESULTS, and probabilities beside it, for whoever wants to score them in
-another way; what is there is not run again, so that it can be interrupted.
+process of its own and leaves a JSON file in benchmarks/own_data (or --output), and probabilities beside it, for whoever
+wants to score them in another way; what is there is not run again, so that it can be interrupted. The files in the
+repository are the runs of docs/results.md: give another --output to repeat them.
 
 Methods: `ours` is `hf-mlcl train` as it comes. `tfidf` and `frozen` are scikit-learn's logistic regression, C chosen on
 validation, on TF-IDF or on the frozen encoder's features. `hf_bce` is HF's Trainer with BCE and one linear layer on the
@@ -18,6 +19,7 @@ Thresholds are tuned on validation by the same code for all of them, for micro-F
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import shutil
@@ -55,6 +57,7 @@ VALIDATION_ROWS = 2000
 TEST_ROWS = 3000
 """Rows that are kept at most; those of test are shared among the seeds of a line."""
 IMAGE_SIZE = 96
+RESULTS = Path(__file__).with_suffix("")
 STRENGTHS = (0.01, 0.1, 1.0, 10.0, 100.0)
 RATE = 1e-4
 
@@ -364,6 +367,7 @@ def scores(data: Any, found: dict[str, Any], single_label: bool) -> dict[str, fl
 def run_one(options: argparse.Namespace) -> None:
     """One run in this process; writes its file."""
     from hf_mlcl.files import strict_json, whole_file
+    from measure import hardware
 
     data = splits(options)
     found = globals()[options.method](data, options)
@@ -373,6 +377,8 @@ def run_one(options: argparse.Namespace) -> None:
         "rows": options.rows,
         "seed": options.seed,
         "method": options.method,
+        "date": time.strftime("%Y-%m-%d"),
+        "hardware": hardware(),
         "cpu_seconds": round(cpu, 1),
         "scores": scores(data, found, options.corpus == "news"),
         **{key: value for key, value in found.items() if key not in ("validation", "test")},
@@ -386,53 +392,56 @@ def run_one(options: argparse.Namespace) -> None:
 def run_all(options: argparse.Namespace) -> None:
     """Everything that is asked for and not there yet, a process each."""
     wanted = options.lines or [f"{name}:{rows}" for name, (_, _, sizes) in CORPORA.items() for rows in sizes]
-    for line in wanted:
+    for seed, line in itertools.product(options.seeds, wanted):  # all lines with one seed, before the next seed
         corpus, rows = line.split(":")
-        once = is_largest(argparse.Namespace(corpus=corpus, rows=int(rows)))
-        for seed in options.seeds[:1] if once else options.seeds:
-            budget = None
-            for method in METHODS:
-                if method not in options.methods or (corpus == "coco" and method in ("tfidf", "setfit")):
-                    continue
-                file = Path(options.output) / f"{corpus}-{rows}-{seed}-{method}.json"
-                ours_file = file.with_name(f"{corpus}-{rows}-{seed}-ours.json")
-                if ours_file.is_file():
-                    budget = json.loads(ours_file.read_text())["cpu_seconds"]
-                if file.is_file() or (method in ("hf_bce", "setfit") and budget is None):
-                    continue
-                command = [sys.executable, __file__, "one", options.data, "--file", str(file), "--method", method]
-                command += ["--corpus", corpus, "--rows", rows, "--seed", str(seed), "--budget", str(budget or 0)]
-                command += [
-                    "--text_encoder",
-                    options.text_encoder or "",
-                    "--image_weights",
-                    options.image_weights or "",
-                ]
-                print(time.strftime("%H:%M:%S"), file.stem, flush=True)
-                subprocess.run(command, check=False, stdout=subprocess.DEVNULL)
+        if seed != options.seeds[0] and is_largest(argparse.Namespace(corpus=corpus, rows=int(rows))):
+            continue
+        budget = None
+        for method in methods_of(corpus):
+            file = Path(options.output) / f"{corpus}-{rows}-{seed}-{method}.json"
+            ours_file = file.with_name(f"{corpus}-{rows}-{seed}-ours.json")
+            if ours_file.is_file():
+                budget = json.loads(ours_file.read_text())["cpu_seconds"]
+            missing_budget = method in ("hf_bce", "setfit") and budget is None
+            if method not in options.methods or file.is_file() or missing_budget:
+                continue
+            command = [sys.executable, __file__, "one", options.data, "--file", str(file), "--method", method]
+            command += ["--corpus", corpus, "--rows", rows, "--seed", str(seed), "--budget", str(budget or 0)]
+            command += ["--text_encoder", options.text_encoder or "", "--image_weights", options.image_weights or ""]
+            print(time.strftime("%H:%M:%S"), file.stem, flush=True)
+            subprocess.run(command, check=False, stdout=subprocess.DEVNULL)
+
+
+def methods_of(corpus: str) -> list[str]:
+    """Methods that a corpus is compared with; two of them read texts alone."""
+    return [method for method in METHODS if corpus != "coco" or method not in ("tfidf", "setfit")]
 
 
 def report(options: argparse.Namespace) -> None:
     """Tables in Markdown, means over seeds, and a picture of scores against CPU seconds."""
-    groups: dict[tuple[str, int], dict[str, list[Any]]] = {}
-    for path in sorted(Path(options.output).glob("*.json")):
+    found: dict[tuple[str, int], dict[str, dict[int, Any]]] = {}
+    for path in Path(options.output).glob("*.json"):
         run = json.loads(path.read_text())
-        groups.setdefault((run["corpus"], run["rows"]), {}).setdefault(run["method"], []).append(run)
-    groups = dict(sorted(groups.items(), key=lambda group: (list(CORPORA).index(group[0][0]), group[0][1])))
-    seeds = ", ".join(f"{corpus} {rows:,}: {len(found['ours'])}" for (corpus, rows), found in groups.items())
-    print(f"Seeds: {seeds}.")
+        found.setdefault((run["corpus"], run["rows"]), {}).setdefault(run["method"], {})[run["seed"]] = run
+    groups: dict[tuple[str, int], dict[str, list[Any]]] = {}
+    for (corpus, rows), runs in sorted(found.items(), key=lambda item: (list(CORPORA).index(item[0][0]), item[0][1])):
+        whole = set.intersection(*(set(runs.get(method, {})) for method in methods_of(corpus)))
+        if whole:  # seeds that every method has been run with: others would compare unlike rows
+            groups[corpus, rows] = {m: [runs[m][seed] for seed in sorted(whole)] for m in methods_of(corpus)}
+    every = [run for methods in groups.values() for runs in methods.values() for run in runs]
+    print("Seeds: " + ", ".join(f"{corpus} {rows:,}: {len(runs['ours'])}" for (corpus, rows), runs in groups.items()))
+    print(f"Runs of {' and '.join(sorted({run['date'] for run in every}))}, {every[0]['hardware']}.")
     for metric, title in METRICS.items():
         print(f"\n| {title} | {' | '.join(METHODS.values())} | ours - best other |\n|{'---|' * (len(METHODS) + 2)}")
         gains = []
         for (corpus, rows), methods in groups.items():
-            mean = {method: np.mean([run["scores"][metric] for run in found]) for method, found in methods.items()}
-            others = [value for method, value in mean.items() if method != "ours"]
-            gains.append(mean["ours"] - max(others) if others else float("nan"))
+            mean = {method: np.mean([run["scores"][metric] for run in runs]) for method, runs in methods.items()}
+            gains.append(mean["ours"] - max(value for method, value in mean.items() if method != "ours"))
             cells = [f"{mean[method]:.1f}" if method in mean else "" for method in METHODS]
             best = f"{max(mean.values()):.1f}"
             cells = [f"**{cell}**" if cell == best else cell for cell in cells]
             print(f"| {corpus}, {rows:,} | {' | '.join(cells)} | {gains[-1]:+.1f} |")
-        print(f"| mean {'|' * (len(METHODS) + 1)} {np.nanmean(gains):+.1f} |")
+        print(f"| mean {'|' * (len(METHODS) + 1)} {np.mean(gains):+.1f} |")
     print(f"\n| CPU seconds | {' | '.join(METHODS.values())} |\n|{'---|' * (len(METHODS) + 1)}")
     for (corpus, rows), methods in groups.items():
         seconds = [np.mean([run["cpu_seconds"] for run in methods[m]]) if m in methods else None for m in METHODS]
@@ -479,7 +488,7 @@ def main() -> None:
         command.add_argument("--text_encoder")
         command.add_argument("--image_weights")
         if name == "run":
-            command.add_argument("--output", required=True)
+            command.add_argument("--output", default=str(RESULTS))
             command.add_argument("--lines", nargs="+")
             command.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
             command.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
@@ -491,7 +500,7 @@ def main() -> None:
             command.add_argument("--seed", type=int, required=True)
             command.add_argument("--budget", type=float, required=True)
     command = commands.add_parser("report")
-    command.add_argument("--output", required=True)
+    command.add_argument("--output", default=str(RESULTS))
     command.add_argument("--picture")
     options = parser.parse_args()
     {"run": run_all, "one": run_one, "report": report}[options.command](options)

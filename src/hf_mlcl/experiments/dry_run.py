@@ -18,10 +18,10 @@ from hf_mlcl.data.registry import corpus_facts, list_corpora
 from hf_mlcl.experiments.arguments import OF_PROTOCOL, ExperimentArguments
 from hf_mlcl.experiments.inputs import training_steps
 from hf_mlcl.experiments.parsing import build_experiment, evaluates_linearly, linear_config
-from hf_mlcl.experiments.recipe import Recipe
+from hf_mlcl.experiments.recipe import Recipe, unique
 from hf_mlcl.losses import build_loss, hyperparameters, loss_kinds, loss_names
 from hf_mlcl.models.configuration import MLCLConfig
-from hf_mlcl.study.cost import settings_cost, split_sizes
+from hf_mlcl.study.cost import kept_rows, settings_cost, split_sizes
 from hf_mlcl.training import ContrastiveTrainingArguments
 
 PAPER, AUTHORS, OURS = "paper", "authors' code", "ours"
@@ -170,13 +170,8 @@ def dry_run(
 ) -> DryRun:
     """Resolve every setting of an experiment, as `build_experiment` does, and say where it comes from.
 
-    Args:
-        recipe: The defaults.
-        settings: What a user says.
-        from_file: Names of those settings that come from a configuration file.
-        said_by: Where the others come from.
-        modality: Of the data; needed for data of your own.
-        rows: Of each split, where it is known better than from the corpus's facts.
+    Of the user's settings some may come `from_file`, the others are `said_by` another. Data of your own need a
+    `modality`; `rows` are those of each split, where they are known better than from the corpus's facts.
 
     Examples:
         >>> from hf_mlcl.experiments import study_recipe
@@ -206,10 +201,8 @@ def dry_run(
     shown += [name for name in given if name in resolved and name not in shown]
     if rows is None and facts is not None:
         rows = split_sizes(corpus, experiment.size, bool(resolved["labelled_only"].value))
-    if rows is not None:
-        most = (experiment.max_train_samples, experiment.max_eval_samples, experiment.max_eval_samples)
-        rows = SplitSizes(*(min(count, kept or count) for count, kept in zip(astuple(rows), most, strict=True)))
     plain = {name: one.value for name, one in resolved.items()}
+    rows = None if rows is None else kept_rows(rows, plain)
     return DryRun(
         title=f"{corpus}, {training.loss}, {experiment.size}: nothing is loaded or trained",
         study={name: resolved[name] for name in shown},
@@ -240,10 +233,7 @@ def _values(experiment: ExperimentArguments, training: ContrastiveTrainingArgume
 
 
 def _with_parts(
-    recipe: Recipe,
-    experiment: ExperimentArguments,
-    training: ContrastiveTrainingArguments,
-    given: dict[str, Origin],
+    recipe: Recipe, experiment: ExperimentArguments, training: ContrastiveTrainingArguments, given: dict[str, Origin]
 ) -> dict[str, Origin]:
     """What the user said, parts of mappings by their own names too."""
     stated = recipe.for_loss(training.loss, experiment.size)
@@ -281,12 +271,8 @@ def _origin(name: str, value: Any, study: Mapping[str, Origin], recipe: Recipe, 
 def _tried(grid: Sequence[Mapping[str, Any]]) -> dict[str, tuple[Any, ...]]:
     """All values of each setting that the study tried several of."""
     points = [{**point, **point.get("loss_kwargs", {})} for point in grid]
-    values = {name: tuple(dict.fromkeys(_hashable(point[name]) for point in points)) for name in points[0]}
-    return {name: several for name, several in values.items() if len(several) > 1 and name != "loss_kwargs"}
-
-
-def _hashable(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else str(value) if isinstance(value, dict) else value
+    values = {name: tuple(unique(point[name] for point in points)) for name in points[0] if name != "loss_kwargs"}
+    return {name: several for name, several in values.items() if len(several) > 1}
 
 
 def _without_effect(

@@ -47,6 +47,8 @@ from hf_mlcl.training import ContrastiveTrainingArguments
 logger = logging.getLogger(__name__)
 
 DEFAULT_BACKBONES = {"text": "roberta-base", "image": "timm/resnet50.tv_in1k"}
+SMALL_BERT = {"hidden_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 256}
+"""Learns from nothing in minutes on a CPU."""
 OWN_DATA = ("text_column", "label_columns", "label_delimiter", "test_file")
 """Settings that say how data of your own are read."""
 SAMPLE_SEED = 42
@@ -176,14 +178,15 @@ def _text_inputs(
     if name == SMALL_BACKBONE:
         tokenizer = word_tokenizer(data["train"]["text"])
         tokenizer.model_max_length = experiment.max_length
-        model = _small_text_encoder(len(tokenizer), label_names, experiment)
+        positions = max(512, experiment.max_length)
+        backbone = BertConfig(**SMALL_BERT, vocab_size=len(tokenizer), max_position_embeddings=positions)
+        names = {"id2label": dict(enumerate(label_names)), "label2id": {name: i for i, name in enumerate(label_names)}}
+        model = MLCLModel(MLCLConfig(backbone_config=backbone, pooling="mean", **names, **_heads(experiment)))
     else:
         model = _from_backbone(name, label_names, experiment, modalities=towers)
         tokenizer = _tokenizer(name, experiment, model)
     if experiment.clean_text:
         tokenizer = with_cleaning(tokenizer)
-    for token in ("pad_token_id", "bos_token_id", "eos_token_id"):  # as the trainer does, without its warning
-        setattr(model.config, token, getattr(tokenizer, token))
     cut, plain = (
         TextCollator(tokenizer, len(label_names), pad_to_multiple_of=None if towers else 8, max_length=most)
         for most in (experiment.max_train_length, None)
@@ -238,21 +241,6 @@ def _image_inputs(
 
 def _heads(experiment: ExperimentArguments) -> dict[str, Any]:
     return {"projection_bias": experiment.projection_bias, "classifier_dropout": experiment.classifier_dropout}
-
-
-def _small_text_encoder(vocabulary: int, label_names: list[str], experiment: ExperimentArguments) -> MLCLModel:
-    """Two layers of BERT, which learn from nothing in minutes on a CPU."""
-    backbone = BertConfig(
-        vocab_size=vocabulary,
-        hidden_size=128,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        intermediate_size=256,
-        max_position_embeddings=max(512, experiment.max_length),
-        pad_token_id=0,
-    )
-    names = {"id2label": dict(enumerate(label_names)), "label2id": {name: i for i, name in enumerate(label_names)}}
-    return MLCLModel(MLCLConfig(backbone_config=backbone, pooling="mean", **names, **_heads(experiment)))
 
 
 def _from_backbone(name: str, label_names: list[str], experiment: ExperimentArguments, **settings: Any) -> MLCLModel:

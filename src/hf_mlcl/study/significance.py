@@ -70,15 +70,9 @@ def compare(
     test: str = "auto",
     level: float = 0.05,
 ) -> Comparison:
-    """Compare the method with the best mean with every other one.
+    """Compare the method with the best mean with every other one, by one of `TESTS` at a level of significance.
 
-    Args:
-        methods: Scores by name; at least one.
-        metric: Name of the metric, for the test over examples.
-        labels: Truth (rows, labels), for the same.
-        higher_is_better: Whether the largest mean is the best.
-        test: One of `TESTS`.
-        level: Of significance.
+    The test over examples needs the truth, `labels` (rows, labels).
 
     Examples:
         >>> scores = {"good": [0.80, 0.81, 0.82], "as good": [0.81, 0.80, 0.81], "worse": [0.70, 0.72, 0.73]}

@@ -41,17 +41,11 @@ PLAN_FILE = "plan.json"
 
 
 class Prediction(NamedTuple):
-    """What a classifier says of one row.
+    """What a classifier says of one row."""
 
-    Attributes:
-        row: The row as it came.
-        probabilities: Of every label; None where there is an error.
-        error: Why there are none, and how to fix it.
-    """
-
-    row: Any
-    probabilities: npt.NDArray[np.float32] | None = None
-    error: str | None = None
+    row: Any  # as it came
+    probabilities: npt.NDArray[np.float32] | None = None  # of every label; None where there is an error
+    error: str | None = None  # why there are none, and how to fix it
 
 
 class Predictor:
@@ -168,11 +162,7 @@ class Predictor:
         return encode_labels(named, self.label_names) > 0
 
     def features(self, rows: Sequence[Any]) -> npt.NDArray[np.float32]:
-        """The backbone's features (rows, hidden), by which neighbours are found.
-
-        Args:
-            rows: Texts; or images, as PIL images or paths.
-        """
+        """The backbone's features (rows, hidden), by which neighbours are found."""
         return self.features_and_probabilities(rows)[0]
 
     def features_and_probabilities(
@@ -180,14 +170,12 @@ class Predictor:
     ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
         """The encoder's features (rows, size), and the probability of every label, from one pass.
 
-        Args:
-            rows: As for `probabilities`; texts of a length are taken together, so that little is filled up.
+        Texts of a length are taken together, so that little is filled up.
         """
         if not isinstance(self._classifier.config, MLCLConfig):
             raise ValueError(f"{self.model} is a model of another kind, whose features are not known.")
-        order = np.arange(len(rows))
-        if self.modality == "text":
-            order = np.argsort([len(row) for row in rows], kind="stable")
+        lengths = [len(row) if self.modality == "text" else 0 for row in rows]
+        order = np.argsort(lengths, kind="stable")
         found: list[tuple[Any, Any]] = []
         with torch.inference_mode():
             for start in range(0, len(rows), self.batch_size):
@@ -254,18 +242,24 @@ def newest_classifier(folder: str | os.PathLike[str] = "outputs") -> Path | None
     return None if newest is None else newest.parent
 
 
-def training_settings(model: str | os.PathLike[str]) -> dict[str, Any]:
-    """The settings of the experiment that a classifier came from, where its folder tells them."""
+def training_result(model: str | os.PathLike[str]) -> ExperimentResult | None:
+    """What came of the experiment that a classifier came from, where its folder tells it."""
     folder = Path(model_within(model)).parent
     if not (folder / METRICS_FILE).is_file():
-        return {}
+        return None
     try:
-        settings = ExperimentResult.load(folder).settings
-        if not isinstance(settings, dict):
-            raise TypeError(f"its settings are {settings!r}")
-        return settings
+        result = ExperimentResult.load(folder)
+        if not isinstance(result.settings, dict):
+            raise TypeError(f"its settings are {result.settings!r}")
+        return result
     except Exception as error:  # of JSON or of what it holds: the file is not what training has written
         raise ValueError(
             f"{folder / METRICS_FILE}, which says what the classifier was trained on, cannot be read "
             f"({type(error).__name__}: {' '.join(str(error).split())}). Restore it, or move it away to score every row."
         ) from error
+
+
+def training_settings(model: str | os.PathLike[str]) -> dict[str, Any]:
+    """The settings of that experiment, as far as they are known."""
+    result = training_result(model)
+    return result.settings if result else {}

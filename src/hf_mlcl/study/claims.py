@@ -11,7 +11,7 @@ from hf_mlcl.study.paper import paper_value
 from hf_mlcl.study.results import ARGUMENT, finished, select
 from hf_mlcl.study.significance import Comparison
 from hf_mlcl.study.specification import Study
-from hf_mlcl.study.tables import CORPUS_TITLES, column_of, metric_of, pair_comparison
+from hf_mlcl.study.tables import column_of, metric_of, pair_comparison, place_name
 
 CONTRASTIVE = ("base", "proto", "mulsupcon", "msc", "wo_reg", "reg")
 LOGIT = ("bce", "asymmetric", "zlpr", "focal", "lsep")
@@ -74,8 +74,7 @@ def _verdict(claim: Claim, table: pd.DataFrame, compared: Callable[..., Comparis
         size = str(rows.get(f"{ARGUMENT}size", pd.Series(["full"])).iloc[0])
         printed = {loss: paper_value(key[0], size, loss, claim.metric) for loss in (*claim.better, *claim.worse)}
         paper = _difference(printed.get, claim)
-        name = ", ".join([CORPUS_TITLES.get(key[0], key[0]), *(part for part in key[1:] if part != "default")])
-        text = f"{name} {ours[0] * metric.factor:+.{metric.digits}f} (`{ours[1]}` against `{ours[2]}`)"
+        text = f"{place_name(*key)} {ours[0] * metric.factor:+.{metric.digits}f} (`{ours[1]}` against `{ours[2]}`)"
         tests.append(compared((*key, claim.metric), ours[1], ours[2]))
         if paper is not None:
             text += f", the paper {paper[0] * metric.factor:+.{metric.digits}f}"
@@ -130,7 +129,7 @@ def _little_data(table: pd.DataFrame) -> list[Verdict]:
         gains = {key: gain[0] for key, each in means.items() if (gain := _difference(each.get, claim))}
         if {"full", "small"} <= gains.keys():
             right += gains["small"] >= gains["full"]
-            name = CORPUS_TITLES.get(corpus, corpus)
+            name = place_name(corpus)
             texts.append(f"{name} {100 * gains['small']:+.2f} with little data, {100 * gains['full']:+.2f} with all")
     if not texts:
         return []

@@ -23,7 +23,7 @@ from hf_mlcl.pages.html import svg
 from hf_mlcl.study.cost import split_sizes
 from hf_mlcl.study.results import ARGUMENT, finished, select, study_table
 from hf_mlcl.study.specification import Study, flat
-from hf_mlcl.study.tables import CORPUS_TITLES, column_of, metric_of
+from hf_mlcl.study.tables import column_of, metric_of, place_name
 
 SELECT_BY = "validation_micro_f1"
 
@@ -207,8 +207,7 @@ def _panels(table: pd.DataFrame, keys: Sequence[str]) -> tuple[Figure, list[tupl
     figure = Figure(figsize=(max(5.2, 4.2 * len(parts)), 3.9), layout="constrained")
     panels = []
     for axes, (key, rows) in zip(np.atleast_1d(figure.subplots(1, len(parts))), parts, strict=True):
-        title = [CORPUS_TITLES.get(key[0], key[0]), *(name for name in key[1:] if name != "default")]
-        axes.set_title(", ".join(title), fontsize=11)
+        axes.set_title(place_name(*key), fontsize=11)
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(alpha=0.25, linewidth=0.6)
         axes.set_axisbelow(True)

@@ -19,7 +19,7 @@ from hf_mlcl.study.claims import verdicts
 from hf_mlcl.study.rendering import html_filters
 from hf_mlcl.study.results import ARGUMENT, finished, select
 from hf_mlcl.study.specification import Study
-from hf_mlcl.study.tables import CORPUS_TITLES, GROUPS, Cell, ReportTable, Row, column_of, metric_of
+from hf_mlcl.study.tables import GROUPS, Cell, ReportTable, Row, column_of, metric_of, place_name
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ def report_page(
     study: Study, table: pd.DataFrame, tables: Sequence[ReportTable], pictures: Sequence[tuple[str, str]] = ()
 ) -> str:
     """The page; pictures are pairs of an address, such as `hf_mlcl.pages.html.svg` gives, and a caption."""
-    done = finished(table)
+    done = finished(table).assign(place=lambda runs: list(map(place_name, runs["corpus"], runs["setting"])))
     chosen = select(done, study.report.select_by) if len(done) else done
     kept = [{**run, **_kept(study, run)} for run in chosen.to_dict("records")]
     per_label, curves, times = _per_label(kept), _curves(kept), _times(done)
@@ -61,11 +61,6 @@ def report_page(
     )
 
 
-def _place(row: Any) -> str:
-    setting = "" if row["setting"] == "default" else f", {row['setting']}"
-    return f"{CORPUS_TITLES.get(row['corpus'], row['corpus'])}{setting}"
-
-
 def _places(records: Sequence[dict[str, Any]]) -> list[str]:
     return list(dict.fromkeys(record["place"] for record in records))
 
@@ -88,9 +83,9 @@ def _per_label(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """F1 of every label by loss, means over seeds."""
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for run in runs:
-        place = _place(run)
         for label, rows, score in run["labels"]:
-            one = found.setdefault((place, label), {"place": place, "label": label, "rows": rows, "scores": {}})
+            about = {"place": run["place"], "label": label, "rows": rows, "scores": {}}
+            one = found.setdefault((run["place"], label), about)
             one["scores"].setdefault(run["loss"], []).append(score)
     for one in found.values():
         one["scores"] = {loss: round(float(np.mean(values)), 4) for loss, values in one["scores"].items()}
@@ -128,18 +123,16 @@ def _curves(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     for run in runs:
         points = {step: value for step, value in run["history"].items() if np.isfinite(value)}
         every = -(-len(points) // POINTS) or 1
-        about = {"place": _place(run), "loss": run["loss"], "seed": str(run["seed"]), "run": run["id"]}
+        about = {"place": run["place"], "loss": run["loss"], "seed": str(run["seed"]), "run": run["id"]}
         found += [{**about, "step": step, "value": points[step]} for step in sorted(points)[::every]]
     return found
 
 
 def _times(done: pd.DataFrame) -> list[dict[str, Any]]:
     runs = done.dropna(subset=["seconds.total"]).to_dict("records") if "seconds.total" in done else []
-    return [
-        {"place": _place(run), "loss": run["loss"], "seed": str(run["seed"])}
-        | {"minutes": round(float(run["seconds.total"]) / 60, 3)}
-        for run in runs
-    ]
+    about = [{"place": run["place"], "loss": run["loss"], "seed": str(run["seed"])} for run in runs]
+    minutes = [round(float(run["seconds.total"]) / 60, 3) for run in runs]
+    return [{**one, "minutes": each} for one, each in zip(about, minutes, strict=True)]
 
 
 def _runs(study: Study, table: pd.DataFrame) -> dict[str, Any]:

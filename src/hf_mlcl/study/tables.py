@@ -99,6 +99,11 @@ class ReportTable:
         ]
 
 
+def place_name(corpus: str, *settings: str) -> str:
+    """What a corpus is called in print, with its setting, where that has a name."""
+    return ", ".join([CORPUS_TITLES.get(corpus, corpus), *(name for name in settings if name != "default")])
+
+
 def metric_of(name: str) -> Metric:
     """How a metric is printed; one that has no title of its own as it is."""
     return METRICS.get(name, Metric(name.replace("_", " "), 1.0, 4))

@@ -116,24 +116,14 @@ class Resolved:
 
 @dataclass(frozen=True)
 class DryRun:
-    """What would be done.
-
-    Attributes:
-        title: Corpus, loss and size.
-        study: Settings that the study speaks of and that matter for this loss and corpus, and what the user said.
-        others: All others.
-        rows: Of each split: those of the official files, less what ``max_train_samples`` and the like leave out; None
-            where they are not known.
-        steps: Of training; None where the rows are not known.
-        hours: Of one GPU at an assumed rate (`hf_mlcl.study.cost`); None where the rows are not known.
-    """
+    """What would be done; rows, steps and hours are None where the rows are not known."""
 
     title: str
-    study: dict[str, Resolved]
+    study: dict[str, Resolved]  # what the study speaks of and matters for this loss and corpus, and what the user said
     others: dict[str, Resolved]
-    rows: SplitSizes | None
+    rows: SplitSizes | None  # those of the official files, less what `max_train_samples` and the like leave out
     steps: int | None
-    hours: float | None
+    hours: float | None  # of one GPU at an assumed rate (`hf_mlcl.study.cost`)
 
     def __str__(self) -> str:
         lines = [("setting", "value", "origin", "tried, notes")]
@@ -188,8 +178,14 @@ def dry_run(
         raise ValueError(f"modality is missing: whether {corpus} has texts or images is not known before it is read.")
     study = origins(corpus, modality)
     tried = _tried(recipe.grid(training.loss, experiment.size))
-    said = {name: Origin(FILE if name in from_file else said_by) for name in settings}
-    given = _with_parts(recipe, experiment, training, said)
+    given = {name: Origin(FILE if name in from_file else said_by) for name in settings}
+    stated = recipe.for_loss(training.loss, experiment.size)
+    for name, chosen in (("loss_kwargs", training.loss_kwargs), ("corpus_options", experiment.corpus_options)):
+        if name in given:  # its parts, by their own names too
+            by_recipe = stated.get(name, {})
+            given |= {part: given[name] for part, value in dict(chosen).items() if value != by_recipe.get(part)}
+    for name in {"bf16", "fp16"} & given.keys():
+        given["mixed_precision"] = given[name]
     resolved = {
         name: Resolved(value, *given[name])
         if name in given
@@ -230,21 +226,6 @@ def _values(experiment: ExperimentArguments, training: ContrastiveTrainingArgume
     values["projection_dim"] = MLCLConfig.projection_dim
     values["linear_heads"] = linear_config(experiment, training).heads
     return values
-
-
-def _with_parts(
-    recipe: Recipe, experiment: ExperimentArguments, training: ContrastiveTrainingArguments, given: dict[str, Origin]
-) -> dict[str, Origin]:
-    """What the user said, parts of mappings by their own names too."""
-    stated = recipe.for_loss(training.loss, experiment.size)
-    for name, chosen in (("loss_kwargs", training.loss_kwargs), ("corpus_options", experiment.corpus_options)):
-        if name in given and isinstance(chosen, dict):
-            by_recipe = stated.get(name, {})
-            given |= {part: given[name] for part in chosen if chosen[part] != by_recipe.get(part)}
-    for name in ("bf16", "fp16"):
-        if name in given:
-            given["mixed_precision"] = given[name]
-    return given
 
 
 def _origin(name: str, value: Any, study: Mapping[str, Origin], recipe: Recipe, settings: Mapping[str, Any]) -> Origin:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy.typing as npt
 import torch
 
 from hf_mlcl.data.own import data_fingerprint
-from hf_mlcl.evaluation.feature_cache import FeatureCache, feature_key
+from hf_mlcl.evaluation.feature_cache import FeatureCache
 from hf_mlcl.experiments.inputs import rows_with, sample_rows
 from hf_mlcl.experiments.prediction import Predictor, contents_of, training_result
 from hf_mlcl.experiments.results import ExperimentResult
@@ -22,7 +23,6 @@ from hf_mlcl.pages import Explained, Split, write_explain_page
 from hf_mlcl.training.evaluation import SplitFeatures
 
 Array = npt.NDArray[np.float32]
-Scores = Mapping[str, Mapping[str, Sequence[float]]]
 
 
 def explain_saved(
@@ -34,28 +34,17 @@ def explain_saved(
     data: str = "",
     cache_dir: str | os.PathLike[str] | None = None,
 ) -> Explained:
-    """What a saved classifier makes of rows.
+    """What a saved classifier makes of rows of `data`: each a `datasets.Dataset` with labels that it knows.
 
-    Args:
-        predictor: The classifier.
-        test: Rows to judge it on (a `datasets.Dataset`), with labels that it knows.
-        train: Rows to find neighbours and doubtful labels among, likewise; None if there are none.
-        split: What the test rows are called.
-        data: Name of the data.
-        cache_dir: Keeps features for the next page of the same weights and rows.
+    Those of `train`, if there are any, are to find neighbours and doubtful labels among. A `cache_dir` keeps features
+    for the next page of the same weights and rows.
     """
     path = Path(predictor.model).resolve() if Path(predictor.model).exists() else Path(predictor.model)
-    name = path.parent.name if path.name == "classifier" else path.name
-    return _explained(
-        f"{name} on {Path(data).name or 'data'}",
-        predictor.modality,
-        predictor.label_names,
-        predictor.rule,
-        *_encoded(predictor, test, cache_dir),
-        None if train is None else _encoded(predictor, train, cache_dir)[0],
-        training_result(predictor.model),
-        split,
-    )
+    title = f"{path.parent.name if path.name == 'classifier' else path.name} on {Path(data).name or 'data'}"
+    about: Any = (title, predictor.modality, predictor.label_names, predictor.rule)
+    judged, probabilities = _encoded(predictor, test, cache_dir)
+    near = None if train is None else _encoded(predictor, train, cache_dir)[0]
+    return _with_facts(Explained(*about, judged, probabilities, split, near), training_result(predictor.model))
 
 
 def explain_training(
@@ -78,33 +67,8 @@ def explain_training(
     rule = DecisionRule.of(config)
     title = f"{result.folder.resolve().name}: {result.settings['loss']} on {_data_name(result)}"
     probabilities = rule.scaled(evaluated.test_probabilities).astype(np.float32)
-    write_explain_page(path, _explained(title, modality, config.label_names, rule, test, probabilities, train, result))
-
-
-def _explained(
-    title: str,
-    modality: Any,
-    label_names: Sequence[str],
-    rule: DecisionRule,
-    test: Split,
-    probabilities: Array,
-    train: Split | None,
-    result: ExperimentResult | None,
-    split: str = "test",
-) -> Explained:
-    counts = (test if train is None else train).labels.sum(0).tolist()
-    return Explained(
-        title=title,
-        modality=modality,
-        label_names=label_names,
-        rule=rule,
-        test=test,
-        probabilities=probabilities,
-        split=split,
-        train=train,
-        facts=_facts(rule, len(label_names), len(test.labels), train, result),
-        scores=_scores(test.labels, probabilities, rule, counts, result),
-    )
+    about: Any = (title, modality, config.label_names, rule)
+    write_explain_page(path, _with_facts(Explained(*about, test, probabilities, train=train), result))
 
 
 def _split(rows: Any, modality: str, labels: npt.NDArray[np.bool_], features: Array) -> Split:
@@ -124,40 +88,31 @@ def _encoded(predictor: Predictor, rows: Any, cache_dir: str | os.PathLike[str] 
     if cache_dir is None:
         tensors = compute()
     else:
-        key = feature_key(predictor.state_dict(), data_fingerprint({"rows": rows}), predictor.processing())
+        key = predictor.feature_key(data_fingerprint({"rows": rows}))
         tensors = FeatureCache(cache_dir).get_or_compute(key, compute)
     return _split(rows, predictor.modality, truth, tensors["features"].numpy()), tensors["probabilities"].numpy()
 
 
-def _scores(
-    truth: npt.NDArray[np.bool_],
-    probabilities: npt.NDArray[np.float32],
-    rule: DecisionRule,
-    train_rows: Sequence[int],
-    result: ExperimentResult | None,
-) -> Scores:
-    """Of these rows with intervals; where they are those of the training, beside those of the frozen encoder."""
-    own = side_by_side(truth, {"trained": probabilities}, {"trained": rule}, train_rows)
+def _with_facts(one: Explained, result: ExperimentResult | None) -> Explained:
+    """With scores and their intervals; where the rows are those of the training, beside those of the frozen encoder."""
+    counts = (one.test if one.train is None else one.train).labels.sum(0).tolist()
+    scores = side_by_side(one.test.labels, {"trained": one.probabilities}, {"trained": one.rule}, counts)
     known = (result.verdict if result else {}).get("scores", {})
-    same = {
-        name: value[0]
-        for name, value in known.get("trained", {}).items()
-        if name in own["trained"] and abs(value[0] - own["trained"][name][0]) < 1e-3
-    }
-    if {"mAP", "micro_f1"} <= same.keys():  # other rows would hardly have the same scores
-        return {name: known[name] for name in ("trained", "frozen", "gain") if name in known}
-    return {"trained": own["trained"]}
+    of_training, own = known.get("trained", {}), scores["trained"]
+    # Other rows would hardly have the same scores.
+    if all(name in of_training and abs(of_training[name][0] - own[name][0]) < 1e-3 for name in ("mAP", "micro_f1")):
+        scores = {name: known[name] for name in ("trained", "frozen", "gain") if name in known}
+    return replace(one, facts=_facts(one, result), scores=scores)
 
 
-def _facts(
-    rule: DecisionRule, labels: int, rows: int, train: Split | None, result: ExperimentResult | None
-) -> dict[str, str]:
-    cuts = rule.per_label(labels)
+def _facts(one: Explained, result: ExperimentResult | None) -> dict[str, str]:
+    cuts = one.rule.per_label(len(one.label_names))
     decides = f"a threshold per label, {min(cuts):.2f} to {max(cuts):.2f}" if len(set(cuts)) > 1 else f"at {cuts[0]:g}"
+    trained_on = "" if one.train is None else f", {len(one.train.labels):,} of training"
     facts = {
-        "labels": f"{labels}",
-        "rows": f"{rows:,} judged" + ("" if train is None else f", {len(train.labels):,} of training"),
-        "decides": "the most probable label" if rule.single_label else decides,
+        "labels": f"{len(one.label_names)}",
+        "rows": f"{len(one.test.labels):,} judged{trained_on}",
+        "decides": "the most probable label" if one.rule.single_label else decides,
     }
     if result is None:
         return facts

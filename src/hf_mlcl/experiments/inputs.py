@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -140,11 +140,17 @@ def _readable(data: DatasetDict, experiment: ExperimentArguments) -> tuple[Datas
     if len(known) == 2:
         return data, columns
     if len(columns) == 2 and len(known) == 1:
-        kept = DatasetDict({split: rows_with(rows, known[0]) for split, rows in data.items()})
-        if lost := sum(map(len, data.values())) - sum(map(len, kept.values())):
-            logger.warning("%s reads %ss: %d rows without any are left out.", name, known[0], lost)
-        return kept, None
+        return DatasetDict(readable_rows(data, known[0], name)), None
     return data, None
+
+
+def readable_rows(splits: Mapping[str, Any], modality: str, reader: str) -> dict[str, Any]:
+    """`rows_with` of each split; those that are left out are counted."""
+    kept = {split: rows_with(rows, modality) for split, rows in splits.items()}
+    before, after = (sum(map(len, rows.values())) for rows in (splits, kept))
+    if lost := before - after:
+        logger.warning("%s reads %ss: of %d rows, %d rows without any are left out.", reader, modality, before, lost)
+    return kept
 
 
 def rows_with(rows: Any, modality: str) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import logging
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ from transformers import BatchFeature
 from transformers.image_utils import load_image
 
 from hf_mlcl.data import download, encode_labels
+from hf_mlcl.evaluation.feature_cache import feature_key
 from hf_mlcl.experiments.results import METRICS_FILE, ExperimentResult
 from hf_mlcl.inference.encoding import reads_both, text_image_batch
 from hf_mlcl.metrics import DecisionRule
@@ -33,8 +33,6 @@ from hf_mlcl.models.loading import (
     unreadable_weights,
 )
 from hf_mlcl.models.pipelines import probabilities_of
-
-logger = logging.getLogger(__name__)
 
 PLAN_FILE = "plan.json"
 """In the folder of a study."""
@@ -136,17 +134,11 @@ class Predictor:
 
     def readable(self, rows: Any) -> Any:
         """Of a `datasets.Dataset` with texts and images, the rows that have what it reads; the others are counted."""
-        from hf_mlcl.experiments.inputs import rows_with
+        from hf_mlcl.experiments.inputs import readable_rows
 
-        found = rows_with(rows, self.modality)
-        if len(found) == len(rows):
-            return found
+        found = readable_rows({"rows": rows}, self.modality, "The classifier")["rows"]
         if not len(found):
             raise ValueError(f"The classifier reads {self.modality}s, but none of the {len(rows)} rows has one.")
-        logger.warning(
-            "The classifier reads %ss: %d of %d rows without any are left out.",
-            *(self.modality, len(rows) - len(found), len(rows)),
-        )
         return found
 
     def truth(self, rows: Any) -> npt.NDArray[np.bool_]:
@@ -187,18 +179,17 @@ class Predictor:
         features, probabilities = (torch.cat(part).numpy()[back] for part in zip(*found, strict=True))
         return features, probabilities
 
-    def state_dict(self) -> dict[str, torch.Tensor]:
-        """Its weights; what it computes follows from them and `processing`."""
-        return dict(self._classifier.state_dict())
-
-    def processing(self) -> dict[str, Any]:
-        """How rows become inputs, for a key of what was computed with it."""
-        return {"config": self._classifier.config.to_dict(), "processor": str(self._processor)}
+    def feature_key(self, data: str) -> str:
+        """What the features of data with this fingerprint follow from: the weights, and how rows become inputs."""
+        processing = {"config": self._classifier.config.to_dict(), "processor": str(self._processor)}
+        return feature_key(self._classifier.state_dict(), data, processing)
 
     def _predict(self, rows: list[Any]) -> list[Prediction]:
         """Predict rows together, and one by one if that fails, to find out which of them it is."""
         try:
-            every = self._scores(rows)
+            with torch.inference_mode():
+                logits = self._classifier(**self._inputs(rows)).logits
+            every = probabilities_of(logits, self._classifier.config).cpu().numpy()
         except Exception as error:  # of a tokenizer, an image's format or the model, depending on the row
             if len(rows) == 1:
                 return [Prediction(rows[0], None, problem(error))]
@@ -217,11 +208,6 @@ class Predictor:
         else:
             inputs = self._processor(rows, padding=len(rows) > 1, truncation=True, return_tensors="pt")
         return inputs.to(self._classifier.device)
-
-    def _scores(self, rows: list[Any]) -> npt.NDArray[np.float32]:
-        with torch.inference_mode():
-            logits = self._classifier(**self._inputs(rows)).logits
-        return np.asarray(probabilities_of(logits, self._classifier.config).cpu().numpy())
 
 
 def contents_of(rows: Any, modality: str) -> Sequence[Any]:

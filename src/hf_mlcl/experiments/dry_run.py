@@ -180,11 +180,11 @@ def dry_run(
     tried = _tried(recipe.grid(training.loss, experiment.size))
     given = {name: Origin(FILE if name in from_file else said_by) for name in settings}
     stated = recipe.for_loss(training.loss, experiment.size)
-    for name, chosen in (("loss_kwargs", training.loss_kwargs), ("corpus_options", experiment.corpus_options)):
-        if name in given:  # its parts, by their own names too
-            by_recipe = stated.get(name, {})
-            given |= {part: given[name] for part, value in dict(chosen).items() if value != by_recipe.get(part)}
-    for name in {"bf16", "fp16"} & given.keys():
+    mappings: dict[str, Any] = {"loss_kwargs": training.loss_kwargs, "corpus_options": experiment.corpus_options}
+    for name in (name for name in mappings if name in given):  # their parts, by their own names too
+        by_recipe = stated.get(name, {})
+        given |= {part: given[name] for part, value in mappings[name].items() if value != by_recipe.get(part)}
+    for name in (name for name in ("bf16", "fp16") if name in given):
         given["mixed_precision"] = given[name]
     resolved = {
         name: Resolved(value, *given[name])

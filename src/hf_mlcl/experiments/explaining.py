@@ -41,15 +41,16 @@ def explain_saved(
     """
     path = Path(predictor.model).resolve() if Path(predictor.model).exists() else Path(predictor.model)
     title = f"{path.parent.name if path.name == 'classifier' else path.name} on {Path(data).name or 'data'}"
-    about: Any = (title, predictor.modality, predictor.label_names, predictor.rule)
+    modality: Any = predictor.modality
     judged, probabilities = _encoded(predictor, test, cache_dir)
     near = None if train is None else _encoded(predictor, train, cache_dir)[0]
-    return _with_facts(Explained(*about, judged, probabilities, split, near), training_result(predictor.model))
+    one = Explained(title, modality, predictor.label_names, predictor.rule, judged, probabilities, split, near)
+    return _with_facts(one, training_result(predictor.model))
 
 
 def explain_training(
     path: Path,
-    modality: str,
+    modality: Any,
     data: Mapping[str, Any],
     result: ExperimentResult,
     evaluated: Any,
@@ -67,8 +68,8 @@ def explain_training(
     rule = DecisionRule.of(config)
     title = f"{result.folder.resolve().name}: {result.settings['loss']} on {_data_name(result)}"
     probabilities = rule.scaled(evaluated.test_probabilities).astype(np.float32)
-    about: Any = (title, modality, config.label_names, rule)
-    write_explain_page(path, _with_facts(Explained(*about, test, probabilities, train=train), result))
+    one = Explained(title, modality, config.label_names, rule, test, probabilities, train=train)
+    write_explain_page(path, _with_facts(one, result))
 
 
 def _split(rows: Any, modality: str, labels: npt.NDArray[np.bool_], features: Array) -> Split:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -13,7 +13,7 @@ from hf_mlcl.cli.output import print_json, print_table, quiet_libraries, say
 
 def demo(
     ctx: typer.Context,
-    corpus: Annotated[str, typer.Option(help="toy_text or toy_images; both are built in.")] = "toy_text",
+    corpus: Annotated[Literal["toy_text", "toy_images"], typer.Option(help="Both are built in.")] = "toy_text",
     losses: Annotated[str, typer.Option(help="Losses to compare, separated by commas.")] = "bce,zlpr,reg,reg+zlpr",
     epochs: Annotated[float | None, typer.Option(help="Training epochs; the recipe's if not set.")] = None,
     seed: Annotated[int, typer.Option(help="Of weights and batches.")] = 0,
@@ -29,8 +29,6 @@ def demo(
     from hf_mlcl.losses import build_loss
     from hf_mlcl.recipes.quickstart import METRICS, compare, draw, explain_best, keep_best
 
-    if corpus not in ("toy_text", "toy_images"):
-        raise typer.BadParameter(f"--corpus must be toy_text or toy_images, which are built in; got {corpus!r}.")
     settings = {**further_settings(ctx.args), "seed": seed}
     if epochs is not None:
         settings["num_train_epochs"] = epochs

@@ -3,56 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hf_mlcl.cli.options import AsJson, LabelColumns, LabelDelimiter, Model, TextColumn, TrustRemoteCode, names
+from hf_mlcl.cli import options
 from hf_mlcl.cli.output import print_json, print_pairs, print_table, quiet_libraries, say
 from hf_mlcl.cli.predict import chosen_model
+
+if TYPE_CHECKING:
+    from hf_mlcl.experiments.prediction import Predictor
 
 SPLITS = ("train", "validation", "test")
 
 
 def evaluate(
-    data: Annotated[str, typer.Argument(help="As for `train`: file, folder, Hub dataset, or a corpus by name.")],
-    model: Model = None,
-    split: Annotated[
-        str | None, typer.Option(help="train, validation, test, or all; what the classifier has not seen if not set.")
-    ] = None,
-    data_dir: Annotated[str | None, typer.Option(help="Folder with the official files of a corpus.")] = None,
-    text_column: TextColumn = None,
-    label_columns: LabelColumns = None,
-    label_delimiter: LabelDelimiter = None,
-    size: Annotated[
-        str | None,
-        typer.Option(help="full or small version of a corpus; that which the classifier learned from if not set."),
-    ] = None,
+    data: options.Data,
+    model: options.Model = None,
+    split: options.Split = None,
+    data_dir: options.DataDir = None,
+    text_column: options.TextColumn = None,
+    label_columns: options.LabelColumns = None,
+    label_delimiter: options.LabelDelimiter = None,
+    size: options.Size = None,
     max_samples: Annotated[int | None, typer.Option(help="Rows to keep, drawn with a fixed seed.")] = None,
     per_label: Annotated[bool, typer.Option(help="Show every label.")] = False,
-    trust_remote_code: TrustRemoteCode = False,
-    as_json: AsJson = False,
+    trust_remote_code: options.TrustRemoteCode = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Score a trained classifier on labelled data.
 
     Of the data that it was trained on, the test rows are scored: those that training held out. Of other data it is
     their test split, or every row where they have none; --split all always takes every row.
     """
-    from hf_mlcl.experiments.prediction import Predictor
+    import numpy as np
+
+    from hf_mlcl.experiments.inputs import sample_rows
     from hf_mlcl.metrics import f1, rule_metrics
 
-    columns = {"text_column": text_column, "label_columns": names(label_columns), "label_delimiter": label_delimiter}
-    is_corpus = check_data_options(data, split, columns, {"size": size, "data_dir": data_dir})
-    quiet_libraries()
-    classifier = chosen_model(model)
-    if is_corpus:
-        split = split or "test"
-        splits = corpus_splits(data, data_dir, size, classifier)
-        chosen = [splits[name] for name in (SPLITS if split == "all" else (split,)) if name in splits]
-    else:
-        split, chosen = own_rows(data, split, columns, classifier)
-    predictor = Predictor(classifier, trust_remote_code=trust_remote_code)
-    inputs, truth = _inputs_and_truth(predictor, chosen, max_samples)
+    columns = {
+        "text_column": text_column,
+        "label_columns": options.names(label_columns),
+        "label_delimiter": label_delimiter,
+    }
+    of_corpora = {"size": size, "data_dir": data_dir}
+    predictor, split, found, _ = classifier_and_rows(model, data, split, columns, of_corpora, trust_remote_code)
+    kept = [sample_rows(predictor.readable(rows), max_samples) for rows in found]
+    truth = np.concatenate([predictor.truth(rows) for rows in kept])
+    inputs = [content for rows in kept for content in predictor.contents(rows)]
     probabilities = predictor.probabilities(inputs)
     metrics = rule_metrics(truth, probabilities, predictor.rule)
     counts, scores = truth.sum(axis=0).tolist(), f1(truth, predictor.rule.decide(probabilities)).tolist()
@@ -70,11 +68,20 @@ def evaluate(
         print_table(["label", "rows", "F1"], [list(row.values()) for row in sorted(each, key=lambda one: -one["rows"])])
 
 
-def check_data_options(
-    data: str, split: str | None, columns: Mapping[str, Any], of_corpora: Mapping[str, str | None]
-) -> bool:
-    """Whether the data are one of the corpora; options that would do nothing for them are refused."""
+def classifier_and_rows(
+    model: str | None,
+    data: str,
+    split: str | None,
+    columns: Mapping[str, Any],
+    of_corpora: Mapping[str, str | None],
+    trust_remote_code: bool,
+) -> tuple[Predictor, str, list[Any], Any]:
+    """The classifier, the name of the split to judge it on, its rows, and all splits of the data as they are given.
+
+    Options that would do nothing for the data are refused.
+    """
     from hf_mlcl.data import list_corpora
+    from hf_mlcl.experiments.prediction import Predictor
 
     for name, value, known in (("split", split, (*SPLITS, "all")), ("size", of_corpora["size"], ("full", "small"))):
         if value not in (None, *known):
@@ -85,18 +92,14 @@ def check_data_options(
             where = "data of your own, but" if is_corpus else "the corpora of `hf-mlcl corpora`, and"
             what = "is a corpus" if is_corpus else "is none of them"
             raise typer.BadParameter(f"--{name} is for {where} {data!r} {what}. Leave it out.")
-    return is_corpus
-
-
-def _inputs_and_truth(predictor: Any, chosen: list[Any], max_samples: int | None) -> tuple[list[Any], Any]:
-    """Texts or images, and multi-hot labels as the classifier knows them."""
-    import numpy as np
-
-    from hf_mlcl.experiments.inputs import sample_rows
-
-    kept = [sample_rows(predictor.readable(rows), max_samples) for rows in chosen]
-    truth = np.concatenate([predictor.truth(rows) for rows in kept])
-    return [content for rows in kept for content in predictor.contents(rows)], truth
+    quiet_libraries()
+    model = chosen_model(model)
+    if is_corpus:
+        split, splits = split or "test", corpus_splits(data, of_corpora["data_dir"], of_corpora["size"], model)
+        rows = [splits[name] for name in (SPLITS if split == "all" else (split,)) if name in splits]
+    else:
+        split, rows, splits = _own_rows(data, split, columns, model)
+    return Predictor(model, trust_remote_code=trust_remote_code), split, rows, splits
 
 
 def corpus_splits(corpus: str, data_dir: str | None, size: str | None, model: str) -> Any:
@@ -119,10 +122,10 @@ def corpus_splits(corpus: str, data_dir: str | None, size: str | None, model: st
     return load_corpus(corpus, size=size, data_dir=data_dir, **options)
 
 
-def own_rows(
-    data: str, split: str | None, columns: Mapping[str, Any], model: str, tells: bool = True
-) -> tuple[str, list[Any]]:
-    """The rows to score, and the name of their split; rows that are left out are told.
+def _own_rows(
+    data: str, split: str | None, columns: Mapping[str, Any], model: str
+) -> tuple[str, list[Any], Mapping[str, Any]]:
+    """The name of the split to score, its rows, and all splits that are given; rows that are left out are told.
 
     Nothing is cut off where the data bring a test split, or where the classifier was trained on other data: all of
     their rows are new to it.
@@ -139,24 +142,24 @@ def own_rows(
     test_file = trained.get("test_file") if same else None
     read = read_own_data(data, cut=False, test_file=test_file, **as_trained)
     given = read.splits
-    for note in read.notes if tells else ():
+    for note in read.notes:
         if note.endswith("left out"):  # of images, Python warns
             say(f"{data}: {note}.")
     if split == "all":
-        return split, list(given.values())
+        return split, list(given.values()), given
     if split in (None, "test") and "test" in given:
-        return "test", [given["test"]]
+        return "test", [given["test"]], given
     if split is not None:
-        return split, [cut_missing_splits(given)[0][split]]
+        return split, [cut_missing_splits(given)[0][split]], given
     trained_on = trained.get(DATA_FINGERPRINT)
     try:
         splits = cut_missing_splits(given)[0]
         if data_fingerprint(splits) == trained_on:
-            return "test", [splits["test"]]
+            return "test", [splits["test"]], given
     except CorpusFormatError:  # too few rows to be cut, so that nothing can have been trained on them
         pass
     what = f"{data} is not what the classifier was trained on"
     if trained_on is None:
         what = f"It is not known whether the classifier was trained on {data} (--split test scores a tenth of it)"
     say(f"{what}: all {sum(map(len, given.values()))} rows are scored.")
-    return "all", list(given.values())
+    return "all", list(given.values()), given

@@ -5,40 +5,37 @@ from __future__ import annotations
 import time
 from contextlib import nullcontext, suppress
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated
 
 import typer
 
-from hf_mlcl.cli.options import AsJson, LabelColumns, LabelDelimiter, TextColumn, TrustRemoteCode, names
-from hf_mlcl.cli.output import print_json, quiet_libraries, say
+from hf_mlcl.cli import options
+from hf_mlcl.cli.evaluate import classifier_and_rows
+from hf_mlcl.cli.output import print_json, say
 
-Map = Literal["pca", "tsne", "umap"]
+MAPS = ("pca", "tsne", "umap")
 
 
 def explain(
     model: Annotated[str, typer.Argument(help="Output folder of a training, folder of a classifier, or Hub id.")],
-    data: Annotated[str, typer.Argument(help="As for `train`: file, folder, Hub dataset, or a corpus by name.")],
+    data: options.Data,
     output: Annotated[
         str | None, typer.Option(help="The page; explain.html in the output folder of MODEL, or here, if not set.")
     ] = None,
-    split: Annotated[
-        str | None, typer.Option(help="train, validation, test, or all; what the classifier has not seen if not set.")
-    ] = None,
+    split: options.Split = None,
     map_by: Annotated[
         str, typer.Option("--map", help="pca: at once; tsne: half a minute, better neighbourhoods; umap: an extra.")
     ] = "pca",
-    data_dir: Annotated[str | None, typer.Option(help="Folder with the official files of a corpus.")] = None,
-    text_column: TextColumn = None,
-    label_columns: LabelColumns = None,
-    label_delimiter: LabelDelimiter = None,
-    size: Annotated[
-        str | None, typer.Option(help="full or small version of a corpus; as in training if not set.")
-    ] = None,
+    data_dir: options.DataDir = None,
+    text_column: options.TextColumn = None,
+    label_columns: options.LabelColumns = None,
+    label_delimiter: options.LabelDelimiter = None,
+    size: options.Size = None,
     feature_cache_dir: Annotated[
         str | None, typer.Option(help="Keeps features for the next page of the same classifier and rows.")
     ] = None,
-    trust_remote_code: TrustRemoteCode = False,
-    as_json: AsJson = False,
+    trust_remote_code: options.TrustRemoteCode = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Write a page that shows what a classifier has learned, and where it errs.
 
@@ -47,18 +44,28 @@ def explain(
 
     `train` writes it too. Texts or small pictures of your data are in it: share it as you would share them.
     """
+    from datasets import concatenate_datasets
+
+    from hf_mlcl.data.errors import CorpusFormatError
+    from hf_mlcl.data.own import cut_missing_splits
     from hf_mlcl.experiments.explaining import explain_saved
     from hf_mlcl.experiments.output_folder import OutputFolder
-    from hf_mlcl.experiments.prediction import Predictor
     from hf_mlcl.pages import write_explain_page
 
-    if map_by not in get_args(Map):
-        raise typer.BadParameter(f"--map must be one of {', '.join(get_args(Map))}; got {map_by!r}.")
+    if map_by not in MAPS:
+        raise typer.BadParameter(f"--map must be one of {', '.join(MAPS)}; got {map_by!r}.")
     page, ours = _page(model, output)
-    quiet_libraries()
-    columns = {"text_column": text_column, "label_columns": names(label_columns), "label_delimiter": label_delimiter}
-    found, test, train = _rows(model, data, split, columns, data_dir, size)
-    predictor = Predictor(model, trust_remote_code=trust_remote_code)
+    columns = {
+        "text_column": text_column,
+        "label_columns": options.names(label_columns),
+        "label_delimiter": label_delimiter,
+    }
+    of_corpora = {"size": size, "data_dir": data_dir}
+    predictor, found, rows, splits = classifier_and_rows(model, data, split, columns, of_corpora, trust_remote_code)
+    test, train = concatenate_datasets(rows), None
+    if found in ("validation", "test"):
+        with suppress(CorpusFormatError):  # the data bring test rows and no others
+            train = cut_missing_splits(splits)[0]["train"]
     say(f"Encoding {len(test) + len(train or ()):,} rows, unless they are in the cache ...")
     began = time.perf_counter()
     explained = explain_saved(predictor, test, train, split=found, data=data, cache_dir=feature_cache_dir)
@@ -94,26 +101,3 @@ def _page(model: str, output: str | None) -> tuple[Path, bool]:
     if page.exists():  # whose it is, nobody knows
         raise typer.BadParameter(f"{page} is there already. Name it with --output to replace it, or name another file.")
     return page, False
-
-
-def _rows(
-    model: str, data: str, split: str | None, columns: dict[str, Any], data_dir: str | None, size: str | None
-) -> tuple[str, Any, Any]:
-    """The name of the split, its rows, and the training rows; None where the data have none."""
-    from datasets import concatenate_datasets
-
-    from hf_mlcl.cli.evaluate import SPLITS, check_data_options, corpus_splits, own_rows
-    from hf_mlcl.data.errors import CorpusFormatError
-
-    if check_data_options(data, split, columns, {"size": size, "data_dir": data_dir}):
-        found = split or "test"
-        splits = corpus_splits(data, data_dir, size, model)
-        chosen = [splits[name] for name in (SPLITS if found == "all" else (found,)) if name in splits]
-        train = splits.get("train")
-    else:
-        found, chosen = own_rows(data, split, columns, model)
-        train = None
-        with suppress(CorpusFormatError):  # the data bring test rows and no others
-            if found in ("validation", "test"):
-                _, (train,) = own_rows(data, "train", columns, model, tells=False)
-    return found, concatenate_datasets(chosen), train if found in ("validation", "test") else None

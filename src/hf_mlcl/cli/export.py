@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from enum import Enum
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Literal
 
 import typer
 
@@ -11,21 +11,15 @@ from hf_mlcl.cli.options import AsJson, TrustRemoteCode
 from hf_mlcl.cli.output import print_json, quiet_libraries, say
 
 
-class Target(str, Enum):
-    """Libraries that exports are for."""
-
-    transformers = "transformers"
-    sentence_transformers = "sentence-transformers"
-    timm = "timm"
-    onnx = "onnx"
-
-
 def export(
     model: Annotated[
         str,
         typer.Argument(help="Folder or Hub id of an encoder or classifier; of a training's folder, its classifier."),
     ],
-    to: Annotated[Target, typer.Option(help="The library that shall load it.")] = Target.transformers,
+    to: Annotated[
+        Literal["transformers", "sentence-transformers", "timm", "onnx"],
+        typer.Option(help="The library that shall load it."),
+    ] = "transformers",
     output_dir: Annotated[str | None, typer.Option(help="Where to write; MODEL-LIBRARY if not set.")] = None,
     trust_remote_code: TrustRemoteCode = False,
     as_json: AsJson = False,
@@ -35,18 +29,16 @@ def export(
     transformers: a classifier for pipelines, or an encoder for AutoModel. sentence-transformers: the encoder of texts.
     timm: a classifier or encoder of images. onnx: onnx/model.onnx, where sentence-transformers and optimum look for it.
     """
-    from pathlib import Path
-
     from hf_mlcl.experiments.inputs import without_vain_attempts
     from hf_mlcl.hub import export_model
 
     quiet_libraries()
-    folder = Path(output_dir or f"{Path(model).name or 'model'}-{to.value}")
+    folder = Path(output_dir or f"{Path(model).name or 'model'}-{to}")
     if output_dir is None and folder.exists():
         raise ValueError(f"{folder} is there already. Say where to write: --output_dir.")
     with without_vain_attempts(model):
-        export_model(model, folder, to.value, trust_remote_code=trust_remote_code)
+        export_model(model, folder, to, trust_remote_code=trust_remote_code)
     if as_json:
-        print_json({"folder": str(folder), "to": to.value, "files": sorted(path.name for path in folder.iterdir())})
+        print_json({"folder": str(folder), "to": to, "files": sorted(path.name for path in folder.iterdir())})
     else:
         say(f"Written to {folder}; README.md there shows how to load it.")

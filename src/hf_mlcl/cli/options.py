@@ -11,6 +11,12 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs."
 Model = Annotated[
     str | None, typer.Option(help="Folder or Hub id of a classifier; the one that you trained last if not set.")
 ]
+Data = Annotated[str, typer.Argument(help="As for `train`: file, folder, Hub dataset, or a corpus by name.")]
+DataDir = Annotated[str | None, typer.Option(help="Folder with the official files of a corpus.")]
+Size = Annotated[str | None, typer.Option(help="full or small version of a corpus; as in training if not set.")]
+Split = Annotated[
+    str | None, typer.Option(help="train, validation, test, or all; what the classifier has not seen if not set.")
+]
 TextColumn = Annotated[
     str | None,
     typer.Option(

@@ -30,12 +30,7 @@ def print_json(content: Any) -> None:
 
 
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[Any]], title: str = "") -> None:
-    """Print a table: drawn where a person looks on, aligned plain text in a file or a pipe.
-
-    Args:
-        headings: One per column.
-        rows: Cells; numbers stand to the right.
-        title: Stands above.
+    """Print a table: drawn where a person looks on, aligned plain text in a file or a pipe; numbers to the right.
 
     Examples:
         >>> print_table(["loss", "macro-F1"], [["reg", 0.5], ["bce", 0.4375]])
@@ -65,8 +60,8 @@ def _draw(headings: list[str], cells: list[list[str]], numeric: list[bool], titl
 
     console = Console()
     columns = list(zip(headings, *cells, strict=True))
-    least = [max(len(word) for cell in column for word in (cell.split() or [""])) for column in columns]
-    least = [min(width, LONGEST_WORD) for width in least]
+    words = [[len(word) for cell in column for word in cell.split()] for column in columns]
+    least = [min(max(lengths, default=0), LONGEST_WORD) for lengths in words]
     parts: list[list[int]] = [[0]]
     for number in range(1, len(columns)):
         part = parts[-1]
@@ -76,13 +71,8 @@ def _draw(headings: list[str], cells: list[list[str]], numeric: list[bool], titl
     for part in parts:
         table = Table(title=title if part is parts[0] else None, title_justify="left", header_style="bold")
         for number in part:
-            right = numeric[number]
-            table.add_column(
-                headings[number],
-                justify="right" if right else "left",
-                min_width=least[number],
-                overflow="fold",
-            )
+            side: Any = "right" if numeric[number] else "left"
+            table.add_column(headings[number], justify=side, min_width=least[number], overflow="fold")
         for row in cells:
             table.add_row(*(Text(row[number]) for number in part))
         console.print(table)
@@ -94,14 +84,13 @@ def print_pairs(pairs: Sequence[tuple[str, str]], title: str = "") -> None:
         print(title)
     width = max((len(heading) for heading, _ in pairs), default=0)
     room = shutil.get_terminal_size().columns - width - 4 if sys.stdout.isatty() else 0
+    wrapper = textwrap.TextWrapper(max(room, 1), break_on_hyphens=False, break_long_words=False)
     for heading, text in pairs:
-        lines = [part for line in text.splitlines() for part in _wrapped(line, room)] or [""]
+        lines = text.splitlines() or [""]
+        if room >= 20:
+            lines = [part for line in lines for part in (wrapper.wrap(line) or [""])]
         for number, line in enumerate(lines):
             print(f"  {heading if number == 0 else '':<{width}}  {line}")
-
-
-def _wrapped(line: str, room: int) -> list[str]:
-    return [line] if room < 20 else textwrap.wrap(line, room, break_on_hyphens=False, break_long_words=False) or [""]
 
 
 def say(message: str) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import csv
 import itertools
 import json
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
@@ -141,12 +142,9 @@ def chosen_model(model: str | None) -> str:
 
 
 def expand(given: str, modality: str, text_column: str | None = None) -> Iterable[Any]:
-    """The texts or paths of images that an argument stands for; files are read while one goes through them.
+    """The texts or paths of images that a text, a file, a folder, or - for standard input stands for.
 
-    Args:
-        given: A text, a file, a folder, or - for standard input.
-        modality: What the classifier takes: "text", "image", or "text+image" for either or both.
-        text_column: Of a table.
+    Files are read while one goes through them.
 
     Examples:
         >>> list(expand("an ordinary text", "text"))
@@ -162,18 +160,15 @@ def expand(given: str, modality: str, text_column: str | None = None) -> Iterabl
         return _lines("standard input", sys.stdin.buffer)
     path = Path(given)
     endings = {"text": (".txt",), "image": IMAGE_ENDINGS}.get(modality, (".txt", *IMAGE_ENDINGS))
-    try:
-        is_folder, is_file = path.is_dir(), path.is_file()
-    except (OSError, ValueError):  # a text may be too long for a name, or hold what no name may
-        is_folder = is_file = False
-    if is_folder:
+    if os.path.isdir(given):  # False, where pathlib raises, for a text that is too long for a name
         files = sorted(file for file in path.rglob("*") if file.suffix.lower() in endings and file.is_file())
         return itertools.chain.from_iterable(expand(str(file), modality) for file in files)
     packed = path.suffix.lower() in OPENERS
     is_table = (path.with_suffix("") if packed else path).suffix.lower() in READERS
-    if is_file:
+    if os.path.isfile(given):
         if is_table:
-            return _not_empty(f"row {{}} of {given}", content_of(path, modality, text_column))
+            rows = enumerate(content_of(path, modality, text_column), 1)
+            return (_not_empty(f"row {number} of {given}", row) for number, row in rows)
         if modality == "image":
             return [given]
         if modality == "text+image" and path.suffix.lower() in IMAGE_ENDINGS:
@@ -192,28 +187,23 @@ def _lines(source: str, lines: Iterable[bytes] | None = None) -> Iterator[str | 
     r"""A text per line of a file. Lines end with \n alone: what else Python would split at occurs within texts."""
     from hf_mlcl.experiments.prediction import Prediction
 
-    def decoded(file: Iterable[bytes]) -> Iterator[str | Prediction]:
+    with Path(source).open("rb") if lines is None else nullcontext(lines) as file:
         for number, line in enumerate(file, 1):
+            place = f"line {number} of {source}"
             try:
-                yield line.decode("utf-8-sig" if number == 1 else "utf-8").removesuffix("\n").removesuffix("\r")
+                text = line.decode("utf-8-sig" if number == 1 else "utf-8").removesuffix("\n").removesuffix("\r")
             except UnicodeDecodeError as error:
-                reason = (
-                    f"line {number} of {source} is not UTF-8 (byte 0x{line[error.start]:02x}). Convert it first: "
-                    f"iconv -f LATIN1 -t UTF-8"
-                )
-                yield Prediction(line.decode("utf-8", errors="replace").rstrip("\r\n"), error=reason)
-
-    with ExitStack() as stack:
-        file = stack.enter_context(Path(source).open("rb")) if lines is None else lines
-        yield from _not_empty(f"line {{}} of {source}", decoded(file))
+                reason = f"{place} is not UTF-8 (byte 0x{line[error.start]:02x}). Convert it first: "
+                text = line.decode("utf-8", errors="replace").rstrip("\r\n")
+                yield Prediction(text, error=f"{reason}iconv -f LATIN1 -t UTF-8")
+            else:
+                yield _not_empty(place, text)
 
 
-def _not_empty(place: str, rows: Iterable[str | Prediction]) -> Iterator[str | Prediction]:
+def _not_empty(place: str, row: Any) -> Any:
     from hf_mlcl.experiments.prediction import Prediction
 
-    for number, row in enumerate(rows, 1):
-        is_empty = isinstance(row, str) and not row.strip()
-        yield Prediction(row, error=f"{place.format(number)} is empty") if is_empty else row
+    return Prediction(row, error=f"{place} is empty") if isinstance(row, str) and not row.strip() else row
 
 
 def _nearest(predictor: Predictor, count: int, data: str | None) -> Near:

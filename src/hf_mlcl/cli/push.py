@@ -75,7 +75,6 @@ def _examples(model: str, data: str | None) -> Examples | None:
     from hf_mlcl.experiments.examples import Examples, training_rows
     from hf_mlcl.experiments.prediction import Predictor
 
-    quiet_libraries()
     try:
         rows = training_rows(model, data)
     except (CorpusError, ValueError) as error:

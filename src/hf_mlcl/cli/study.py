@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer.core import TyperGroup
 
+from hf_mlcl.cli.options import AsJson
 from hf_mlcl.cli.output import print_json, print_table, say
 
 if TYPE_CHECKING:
@@ -57,9 +58,6 @@ SET_HELP = (
 File = Annotated[str, typer.Argument(metavar="FILE", help="A study file (YAML), or a ready one by name: table_full.")]
 FileOrFolder = Annotated[str, typer.Argument(metavar="FILE", help="A study file, a ready one, or a study's folder.")]
 Changes = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help=SET_HELP)]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Format = Literal["terminal", "markdown", "latex", "html"]
-Layout = Literal["metric", "setting"]
 
 
 @study_app.command()
@@ -148,8 +146,12 @@ def status(file: FileOrFolder, changes: Changes = None, as_json: AsJson = False)
 def table(
     file: FileOrFolder,
     changes: Changes = None,
-    output_format: Annotated[Format, typer.Option("--format", help="What to print.")] = "terminal",
-    per: Annotated[Layout, typer.Option(help="A table per metric (settings side by side), or per setting.")] = "metric",
+    output_format: Annotated[
+        Literal["terminal", "markdown", "latex", "html"], typer.Option("--format", help="What to print.")
+    ] = "terminal",
+    per: Annotated[
+        Literal["metric", "setting"], typer.Option(help="A table per metric (settings side by side), or per setting.")
+    ] = "metric",
     as_json: AsJson = False,
 ) -> None:
     """Print the tables: mean and deviation over seeds, the best in bold, the paper's numbers beside ours.

@@ -68,7 +68,9 @@ def train(
     """
     shows = not as_json and os.environ.get("RANK", "0") == "0"  # of several processes, one speaks
     with Display(quiet=not shows) as display, display.stage(f"Reading {data}"):  # and libraries, which take their time
+        from hf_mlcl.data.facts import SplitSizes
         from hf_mlcl.experiments import build_experiment
+        from hf_mlcl.experiments.dry_run import dry_run
         from hf_mlcl.experiments.inputs import load_data
 
         chosen = {"page": True, **_chosen(ctx), "corpus": data}
@@ -82,7 +84,8 @@ def train(
     if shows:
         _show({**vars(training), **vars(experiment)}, splits, announced="backbone" not in chosen)
         if check:
-            print(_plan(recipe, chosen, splits))
+            rows = splits and SplitSizes(*(len(splits[name]) for name in ("train", "validation", "test")))
+            print(dry_run(recipe, chosen, modality=splits and _modality(splits), rows=rows))
     if check:
         return
     if strict and splits is None:
@@ -153,17 +156,6 @@ def _show(known: dict[str, Any], splits: Any, announced: bool) -> None:
         [(name, f"{value:g}" if isinstance(value, float) else str(value)) for name, value in shown.items()],
         title="training",
     )
-
-
-def _plan(recipe: Any, settings: Mapping[str, Any], splits: Any) -> str:
-    """Every setting with its origin, rows and steps."""
-    from hf_mlcl.data.facts import SplitSizes
-    from hf_mlcl.experiments.dry_run import dry_run
-
-    if splits is None:
-        return str(dry_run(recipe, settings))
-    rows = SplitSizes(*(len(splits[name]) for name in ("train", "validation", "test")))
-    return str(dry_run(recipe, settings, modality=_modality(splits), rows=rows))
 
 
 def _run(experiment: Any, training: Any, splits: Any, as_json: bool) -> None:

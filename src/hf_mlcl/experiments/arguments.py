@@ -21,18 +21,9 @@ OF_PROTOCOL = {
     ),
 }
 """Settings that only one of the protocols has."""
-LEAST = {"max_length": 2, "max_train_length": 2, "augmented_passes": 0} | dict.fromkeys(
-    (
-        "max_train_samples",
-        "max_eval_samples",
-        "image_size",
-        "global_batch_size",
-        "linear_batch_size",
-        "linear_epochs",
-        "lora_rank",
-    ),
-    1,
-)
+LEAST = {"max_length": 2, "max_train_length": 2, "augmented_passes": 0, "lora_rank": 1, "image_size": 1}
+LEAST |= {"max_train_samples": 1, "max_eval_samples": 1, "global_batch_size": 1, "linear_batch_size": 1}
+LEAST |= {"linear_epochs": 1}
 
 
 def _field(default: Any, help: str) -> Any:

@@ -55,12 +55,7 @@ def starting_checkpoint(
     """Where to go on; an error rather than a mixture of two runs in one folder.
 
     Every rank of a distributed training has to call it: where something is deleted, one does, and the others wait.
-
-    Args:
-        experiment: Whether to start again.
-        training: The folder, and from where the user wants to go on.
-        same_again: Whether the last training in the folder was interrupted, and this one has the same settings: it then
-            goes on by itself.
+    With `same_again`, this is the training that was interrupted in the folder: it then goes on by itself.
     """
     folder, wanted = Path(training.output_dir), training.resume_from_checkpoint
     with training.main_process_first(desc="looking for checkpoints"):

@@ -12,6 +12,8 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,40 +32,28 @@ class _Stage:
         self.name, self.total, self.rows, self.unit = name, total, rows, unit
         self.began = time.monotonic()
         self.done = 0
-        self._times: deque[tuple[float, int]] = deque([(self.began, 0)], maxlen=RECENT)
+        self.times = deque([(self.began, 0)], RECENT)
 
-    def count(self, total: int, rows: int, begun: int = 0) -> None:
-        """From now on there are so many steps of so many rows, of which some were done before."""
-        self.total, self.rows, self.done = total, rows, begun
-        self._times.clear()
-        self._times.append((time.monotonic(), begun))
-
-    def reached(self, done: int) -> None:
-        self.done = done
-        self._times.append((time.monotonic(), done))
+    def taken(self) -> str:
+        return str(timedelta(seconds=round(time.monotonic() - self.began)))
 
     def pace(self) -> str:
         """Where it is: ``step 120/300  312 rows/s  0:02:10 left``, or how long it has taken."""
         if not self.total:
-            return _clock(time.monotonic() - self.began)
+            return self.taken()
         said = f"{self.unit} {self.done:,}/{self.total:,}"
-        (first, earlier), (last, done) = self._times[0], self._times[-1]
+        (first, earlier), (last, done) = self.times[0], self.times[-1]
         if done > earlier and last > first:
             speed = (done - earlier) / (last - first)
             rows = f"{speed * self.rows:,.{0 if speed * self.rows >= 10 else 1}f} rows/s"
-            said += f"  {rows}  {_clock((self.total - self.done) / speed)} left"
+            said += f"  {rows}  {timedelta(seconds=round((self.total - self.done) / speed))} left"
         return said
 
 
 class Display:
-    """Shows stages, how fast they go, and facts such as the loss; once it is closed, only what was told remains.
+    """Shows stages, how fast they go, and `facts` such as the loss; once it is closed, only what was told remains.
 
-    Args:
-        quiet: Show nothing.
-        plain: Write lines, also in a terminal.
-
-    Attributes:
-        facts: What stands below the bar, by name.
+    A `quiet` one shows nothing, a `plain` one writes lines, also in a terminal.
 
     Examples:
         >>> with Display(plain=True) as display, display.stage("Reading"):
@@ -84,11 +74,10 @@ class Display:
         if self.is_live and self._live is None:
             from rich.live import Live
 
-            streams = sys.stdout, sys.stderr
+            if hasattr(os, "register_at_fork"):  # a copy of this process must not wait for the thread that draws
+                os.register_at_fork(after_in_child=partial(vars(sys).update, stdout=sys.stdout, stderr=sys.stderr))
             self._live = Live(get_renderable=self._drawn, refresh_per_second=PER_SECOND, transient=True)
             self._live.start()
-            if hasattr(os, "register_at_fork"):  # a copy of this process must not wait for the thread that draws
-                os.register_at_fork(after_in_child=lambda: _restore(*streams))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -106,9 +95,7 @@ class Display:
         try:
             yield
             if depth == 0 and self._live is not None:
-                self._live.console.print(
-                    f"{name}: {_clock(time.monotonic() - self._stages[0].began)}", style="dim", highlight=False
-                )
+                self._live.console.print(f"{name}: {self._stages[0].taken()}", style="dim", highlight=False)
         finally:
             del self._stages[depth:]
 
@@ -122,13 +109,16 @@ class Display:
 
     def count(self, total: int, rows: int, begun: int = 0) -> None:
         """The stage has so many steps of so many rows, of which some were done before."""
-        self._stages[-1].count(total, rows, begun)
+        stage = self._stages[-1]
+        stage.total, stage.rows, stage.done = total, rows, begun
+        stage.times = deque([(time.monotonic(), begun)], RECENT)
 
     def reached(self, done: int) -> None:
         """So many steps are done; a plain log gets a line now and then."""
         stage = self._stages[-1]
         first = stage.done == 0 and len(self._stages) == 1
-        stage.reached(done)
+        stage.done = done
+        stage.times.append((time.monotonic(), done))
         if first or time.monotonic() - self._written > PATIENCE:
             facts = "".join(f"  {name} {fact}" for name, fact in self.facts.items())
             self._line(f"{stage.name}: {stage.pace()}{facts}")
@@ -170,12 +160,3 @@ class Display:
 def same_command() -> str:
     """The command that started this program, to be typed again."""
     return shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
-
-
-def _restore(stdout: Any, stderr: Any) -> None:
-    sys.stdout, sys.stderr = stdout, stderr
-
-
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"

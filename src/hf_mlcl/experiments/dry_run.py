@@ -18,10 +18,10 @@ from hf_mlcl.data.registry import corpus_facts, list_corpora
 from hf_mlcl.experiments.arguments import OF_PROTOCOL, ExperimentArguments
 from hf_mlcl.experiments.inputs import training_steps
 from hf_mlcl.experiments.parsing import build_experiment, evaluates_linearly, linear_config
-from hf_mlcl.experiments.recipe import Recipe
+from hf_mlcl.experiments.recipe import Recipe, unique
 from hf_mlcl.losses import build_loss, hyperparameters, loss_kinds, loss_names
 from hf_mlcl.models.configuration import MLCLConfig
-from hf_mlcl.study.cost import settings_cost, split_sizes
+from hf_mlcl.study.cost import kept_rows, settings_cost, split_sizes
 from hf_mlcl.training import ContrastiveTrainingArguments
 
 PAPER, AUTHORS, OURS = "paper", "authors' code", "ours"
@@ -116,24 +116,14 @@ class Resolved:
 
 @dataclass(frozen=True)
 class DryRun:
-    """What would be done.
-
-    Attributes:
-        title: Corpus, loss and size.
-        study: Settings that the study speaks of and that matter for this loss and corpus, and what the user said.
-        others: All others.
-        rows: Of each split: those of the official files, less what ``max_train_samples`` and the like leave out; None
-            where they are not known.
-        steps: Of training; None where the rows are not known.
-        hours: Of one GPU at an assumed rate (`hf_mlcl.study.cost`); None where the rows are not known.
-    """
+    """What would be done; rows, steps and hours are None where the rows are not known."""
 
     title: str
-    study: dict[str, Resolved]
+    study: dict[str, Resolved]  # what the study speaks of and matters for this loss and corpus, and what the user said
     others: dict[str, Resolved]
-    rows: SplitSizes | None
+    rows: SplitSizes | None  # those of the official files, less what `max_train_samples` and the like leave out
     steps: int | None
-    hours: float | None
+    hours: float | None  # of one GPU at an assumed rate (`hf_mlcl.study.cost`)
 
     def __str__(self) -> str:
         lines = [("setting", "value", "origin", "tried, notes")]
@@ -170,13 +160,8 @@ def dry_run(
 ) -> DryRun:
     """Resolve every setting of an experiment, as `build_experiment` does, and say where it comes from.
 
-    Args:
-        recipe: The defaults.
-        settings: What a user says.
-        from_file: Names of those settings that come from a configuration file.
-        said_by: Where the others come from.
-        modality: Of the data; needed for data of your own.
-        rows: Of each split, where it is known better than from the corpus's facts.
+    Of the user's settings some may come `from_file`, the others are `said_by` another. Data of your own need a
+    `modality`; `rows` are those of each split, where they are known better than from the corpus's facts.
 
     Examples:
         >>> from hf_mlcl.experiments import study_recipe
@@ -193,8 +178,14 @@ def dry_run(
         raise ValueError(f"modality is missing: whether {corpus} has texts or images is not known before it is read.")
     study = origins(corpus, modality)
     tried = _tried(recipe.grid(training.loss, experiment.size))
-    said = {name: Origin(FILE if name in from_file else said_by) for name in settings}
-    given = _with_parts(recipe, experiment, training, said)
+    given = {name: Origin(FILE if name in from_file else said_by) for name in settings}
+    stated = recipe.for_loss(training.loss, experiment.size)
+    mappings: dict[str, Any] = {"loss_kwargs": training.loss_kwargs, "corpus_options": experiment.corpus_options}
+    for name in (name for name in mappings if name in given):  # their parts, by their own names too
+        by_recipe = stated.get(name, {})
+        given |= {part: given[name] for part, value in mappings[name].items() if value != by_recipe.get(part)}
+    for name in (name for name in ("bf16", "fp16") if name in given):
+        given["mixed_precision"] = given[name]
     resolved = {
         name: Resolved(value, *given[name])
         if name in given
@@ -206,10 +197,8 @@ def dry_run(
     shown += [name for name in given if name in resolved and name not in shown]
     if rows is None and facts is not None:
         rows = split_sizes(corpus, experiment.size, bool(resolved["labelled_only"].value))
-    if rows is not None:
-        most = (experiment.max_train_samples, experiment.max_eval_samples, experiment.max_eval_samples)
-        rows = SplitSizes(*(min(count, kept or count) for count, kept in zip(astuple(rows), most, strict=True)))
     plain = {name: one.value for name, one in resolved.items()}
+    rows = None if rows is None else kept_rows(rows, plain)
     return DryRun(
         title=f"{corpus}, {training.loss}, {experiment.size}: nothing is loaded or trained",
         study={name: resolved[name] for name in shown},
@@ -239,24 +228,6 @@ def _values(experiment: ExperimentArguments, training: ContrastiveTrainingArgume
     return values
 
 
-def _with_parts(
-    recipe: Recipe,
-    experiment: ExperimentArguments,
-    training: ContrastiveTrainingArguments,
-    given: dict[str, Origin],
-) -> dict[str, Origin]:
-    """What the user said, parts of mappings by their own names too."""
-    stated = recipe.for_loss(training.loss, experiment.size)
-    for name, chosen in (("loss_kwargs", training.loss_kwargs), ("corpus_options", experiment.corpus_options)):
-        if name in given and isinstance(chosen, dict):
-            by_recipe = stated.get(name, {})
-            given |= {part: given[name] for part in chosen if chosen[part] != by_recipe.get(part)}
-    for name in ("bf16", "fp16"):
-        if name in given:
-            given["mixed_precision"] = given[name]
-    return given
-
-
 def _origin(name: str, value: Any, study: Mapping[str, Origin], recipe: Recipe, settings: Mapping[str, Any]) -> Origin:
     if name == "mixed_precision":
         if "ACCELERATE_MIXED_PRECISION" in os.environ and value == os.environ["ACCELERATE_MIXED_PRECISION"]:
@@ -281,12 +252,8 @@ def _origin(name: str, value: Any, study: Mapping[str, Origin], recipe: Recipe, 
 def _tried(grid: Sequence[Mapping[str, Any]]) -> dict[str, tuple[Any, ...]]:
     """All values of each setting that the study tried several of."""
     points = [{**point, **point.get("loss_kwargs", {})} for point in grid]
-    values = {name: tuple(dict.fromkeys(_hashable(point[name]) for point in points)) for name in points[0]}
-    return {name: several for name, several in values.items() if len(several) > 1 and name != "loss_kwargs"}
-
-
-def _hashable(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else str(value) if isinstance(value, dict) else value
+    values = {name: tuple(unique(point[name] for point in points)) for name in points[0] if name != "loss_kwargs"}
+    return {name: several for name, several in values.items() if len(several) > 1}
 
 
 def _without_effect(

@@ -34,19 +34,12 @@ THUMBNAIL = 160
 
 @dataclass(frozen=True)
 class Examples:
-    """Examples, the nearest of which are found by the features of a classifier.
+    """Examples, the nearest of which are found by the features of a classifier."""
 
-    Attributes:
-        content: Texts, or small JPEG images.
-        labels: The names of the labels of each.
-        index: Of their features.
-        names: What to call each in a line: the text, or the image's file.
-    """
-
-    content: list[Any]
-    labels: list[list[str]]
-    index: ExampleIndex
-    names: list[str]
+    content: list[Any]  # texts, or small JPEG images
+    labels: list[list[str]]  # names
+    index: ExampleIndex  # of their features
+    names: list[str]  # what to call each in a line: the text, or the image's file
 
     @classmethod
     def of(cls, predictor: Predictor, rows: Dataset, most: int = MOST) -> Examples:
@@ -107,7 +100,7 @@ def training_rows(model: str | os.PathLike[str], data: str | None = None) -> Dat
     """The training rows of a classifier, found again by what its folder tells; or those of other data."""
     from hf_mlcl.data.own import read_own_data
     from hf_mlcl.data.registry import list_corpora, load_corpus
-    from hf_mlcl.experiments.inputs import corpus_options
+    from hf_mlcl.experiments.inputs import OWN_DATA, corpus_options
 
     settings = training_settings(model)
     corpus = data or settings.get("corpus")
@@ -117,9 +110,7 @@ def training_rows(model: str | os.PathLike[str], data: str | None = None) -> Dat
         size = str(settings.get("size", "full"))
         options = corpus_options(corpus, size, settings.get("corpus_options"), int(settings.get("seed", 42)))
         return load_corpus(corpus, size=size, data_dir=settings.get("data_dir"), **options)["train"]
-    columns: Any = {} if data else {n: settings.get(n) for n in ("text_column", "label_columns", "label_delimiter")}
-    if not data and settings.get("test_file"):
-        columns["test_file"] = settings["test_file"]
+    columns: Any = {} if data else {name: settings.get(name) for name in OWN_DATA}
     return read_own_data(data or settings.get(DATA_SOURCE, corpus), **columns).splits["train"]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,6 +47,8 @@ from hf_mlcl.training import ContrastiveTrainingArguments
 logger = logging.getLogger(__name__)
 
 DEFAULT_BACKBONES = {"text": "roberta-base", "image": "timm/resnet50.tv_in1k"}
+SMALL_BERT = {"hidden_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 256}
+"""Learns from nothing in minutes on a CPU."""
 OWN_DATA = ("text_column", "label_columns", "label_delimiter", "test_file")
 """Settings that say how data of your own are read."""
 SAMPLE_SEED = 42
@@ -138,11 +140,17 @@ def _readable(data: DatasetDict, experiment: ExperimentArguments) -> tuple[Datas
     if len(known) == 2:
         return data, columns
     if len(columns) == 2 and len(known) == 1:
-        kept = DatasetDict({split: rows_with(rows, known[0]) for split, rows in data.items()})
-        if lost := sum(map(len, data.values())) - sum(map(len, kept.values())):
-            logger.warning("%s reads %ss: %d rows without any are left out.", name, known[0], lost)
-        return kept, None
+        return DatasetDict(readable_rows(data, known[0], name)), None
     return data, None
+
+
+def readable_rows(splits: Mapping[str, Any], modality: str, reader: str) -> dict[str, Any]:
+    """`rows_with` of each split; those that are left out are counted."""
+    kept = {split: rows_with(rows, modality) for split, rows in splits.items()}
+    before, after = (sum(map(len, rows.values())) for rows in (splits, kept))
+    if lost := before - after:
+        logger.warning("%s reads %ss: of %d rows, %d rows without any are left out.", reader, modality, before, lost)
+    return kept
 
 
 def rows_with(rows: Any, modality: str) -> Any:
@@ -176,14 +184,15 @@ def _text_inputs(
     if name == SMALL_BACKBONE:
         tokenizer = word_tokenizer(data["train"]["text"])
         tokenizer.model_max_length = experiment.max_length
-        model = _small_text_encoder(len(tokenizer), label_names, experiment)
+        positions = max(512, experiment.max_length)
+        backbone = BertConfig(**SMALL_BERT, vocab_size=len(tokenizer), max_position_embeddings=positions)
+        names = {"id2label": dict(enumerate(label_names)), "label2id": {name: i for i, name in enumerate(label_names)}}
+        model = MLCLModel(MLCLConfig(backbone_config=backbone, pooling="mean", **names, **_heads(experiment)))
     else:
         model = _from_backbone(name, label_names, experiment, modalities=towers)
         tokenizer = _tokenizer(name, experiment, model)
     if experiment.clean_text:
         tokenizer = with_cleaning(tokenizer)
-    for token in ("pad_token_id", "bos_token_id", "eos_token_id"):  # as the trainer does, without its warning
-        setattr(model.config, token, getattr(tokenizer, token))
     cut, plain = (
         TextCollator(tokenizer, len(label_names), pad_to_multiple_of=None if towers else 8, max_length=most)
         for most in (experiment.max_train_length, None)
@@ -238,21 +247,6 @@ def _image_inputs(
 
 def _heads(experiment: ExperimentArguments) -> dict[str, Any]:
     return {"projection_bias": experiment.projection_bias, "classifier_dropout": experiment.classifier_dropout}
-
-
-def _small_text_encoder(vocabulary: int, label_names: list[str], experiment: ExperimentArguments) -> MLCLModel:
-    """Two layers of BERT, which learn from nothing in minutes on a CPU."""
-    backbone = BertConfig(
-        vocab_size=vocabulary,
-        hidden_size=128,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        intermediate_size=256,
-        max_position_embeddings=max(512, experiment.max_length),
-        pad_token_id=0,
-    )
-    names = {"id2label": dict(enumerate(label_names)), "label2id": {name: i for i, name in enumerate(label_names)}}
-    return MLCLModel(MLCLConfig(backbone_config=backbone, pooling="mean", **names, **_heads(experiment)))
 
 
 def _from_backbone(name: str, label_names: list[str], experiment: ExperimentArguments, **settings: Any) -> MLCLModel:

@@ -76,19 +76,15 @@ class OutputFolder:
         try:
             owner = {"host": socket.gethostname(), "pid": os.getpid(), "since": time.time()}
             self._write("owner.json", {**owner, "started": psutil.Process().create_time()})
-            self._tidy()
+            for aside in self.hidden.glob("*.aside"):  # an interruption where folders cannot change places in one step
+                if not (target := self.path / aside.stem).exists():
+                    os.rename(aside, target)
+                shutil.rmtree(aside, ignore_errors=True)
+            shutil.rmtree(self.hidden / "staged", ignore_errors=True)
             yield
         finally:
             (self.hidden / "owner.json").unlink(missing_ok=True)
             lock.release()
-
-    def _tidy(self) -> None:
-        for aside in self.hidden.glob("*.aside"):  # an interruption where folders cannot change places in one step
-            target = self.path / aside.stem
-            if not target.exists():
-                os.rename(aside, target)
-            shutil.rmtree(aside, ignore_errors=True)
-        shutil.rmtree(self.hidden / "staged", ignore_errors=True)
 
     def check_replaceable(self, *names: str) -> None:
         """Refuse to replace files and folders that no training wrote, or that were changed since.
@@ -137,12 +133,11 @@ class OutputFolder:
         """Put models, each what `staging` gave, in their place in one step. What training wrote there before goes."""
         new = {name: {file: [_look(stage / file)] for file in _files(stage)} for name, stage in stages.items()}
         old = self._written()  # until it is gone, both are known
-        both = {
-            name: {file: [*before.get(file, ()), *looks.get(file, ())] for file in {*before, *looks}}
-            for name, looks in new.items()
-            for before in (old.get(name, {}),)
-        }
-        self._write("written.json", {**old, **both})
+        both = dict(old)
+        for name, looks in new.items():
+            before = old.get(name, {})
+            both[name] = {file: [*before.get(file, ()), *looks.get(file, ())] for file in {*before, *looks}}
+        self._write("written.json", both)
         for name, stage in stages.items():
             aside = self.hidden / f"{name}.aside"
             swap_folder(stage, self.path / name, aside)

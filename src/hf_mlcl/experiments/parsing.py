@@ -10,7 +10,6 @@ import json
 import logging
 import os
 import runpy
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -34,7 +33,6 @@ logger = logging.getLogger(__name__)
 
 ADAPTER_RATE = 10
 """How many times larger the learning rate of an adapter is than that of a whole backbone."""
-DRY_RUN = ("--dry_run", "--dry-run")
 MAPPINGS = {"loss_kwargs": '{"alpha": 1.0}', "corpus_options": '{"labelled_only": true}'}
 """Settings that are mappings, with an example."""
 
@@ -59,47 +57,46 @@ def parse_experiment(
         >>> experiment.max_train_samples, training.num_train_epochs, training.lr_scheduler_type.value
         (100, 5, 'linear')
     """
-    words = list(sys.argv[1:] if argv is None else argv)
     try:
-        if any(word in DRY_RUN for word in words):
-            _end_with_dry_run(recipe, [word for word in words if word not in DRY_RUN])
-        return build_experiment(recipe, parse_settings(words, description))
+        from_file, given = _parsed(argv, description)
+        if given.pop("dry_run", False):
+            _end_with_dry_run(recipe, from_file, given)
+        return build_experiment(recipe, {**from_file, **given})
     except ValueError as error:
         parser = _parser(description)
         parser.exit(2, f"{parser.format_usage()}{parser.prog}: error: {error}\n")
         raise  # never reached: the parser has ended the program
 
 
-def parse_settings(argv: Sequence[str], description: str | None = None) -> dict[str, Any]:
+def parse_settings(argv: Sequence[str]) -> dict[str, Any]:
     """What a command line says, and the file that it may name with ``--config``; nothing else.
 
     Examples:
         >>> parse_settings(["--learning_rate", "2e-5", "--size", "small"])
         {'learning_rate': 2e-05, 'size': 'small'}
     """
-    from_file, given = _parsed(argv, description)
+    from_file, given = _parsed(argv)
+    if "dry_run" in given:
+        raise ValueError("--dry_run is for recipes; `hf-mlcl train` has --check.")
     return {**from_file, **given}
 
 
-def _parsed(argv: Sequence[str], description: str | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
+def _parsed(argv: Sequence[str] | None, description: str | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
     """What the file says that a command line names, and what it says itself."""
-    known, unknown = _parser(description).parse_known_args(list(argv))
+    known, unknown = _parser(description).parse_known_args(argv)
     if unknown:
         wrong = next((word.partition("=")[0] for word in unknown if word.startswith("-")), unknown[0])
         raise ValueError(unknown_name("argument", wrong, (f"--{name}" for name in _arguments()), most=3))
     given = vars(known)
-    if "dry_run" in given:
-        raise ValueError("--dry_run is for recipes; `hf-mlcl train` has --check.")
     return read_settings(given.pop("config")) if "config" in given else {}, given
 
 
-def _end_with_dry_run(recipe: Recipe, argv: Sequence[str]) -> NoReturn:
+def _end_with_dry_run(recipe: Recipe, from_file: Mapping[str, Any], given: Mapping[str, Any]) -> NoReturn:
     """Print what would be done, by one process of many, and end the program."""
     from accelerate import PartialState
 
     from hf_mlcl.experiments.dry_run import dry_run
 
-    from_file, given = _parsed(argv)
     plan = dry_run(recipe, {**from_file, **given}, from_file=from_file.keys() - given.keys())
     if PartialState().is_main_process:
         print(plan)
@@ -137,13 +134,23 @@ def build_experiment(
     folder = f"outputs/{Path(str(chosen['corpus'])).stem}{'-small' if size == 'small' else ''}-{loss}"
     chosen.setdefault("output_dir", folder)
     _fit_to_protocol(chosen, settings)
-    _fit_to_adapter(chosen, settings)
+    if chosen.get("lora_rank") is not None and "learning_rate" not in settings:  # the heads keep that of the backbone
+        rate = chosen.get("learning_rate", TrainingArguments.learning_rate)
+        chosen["learning_rate"] = ADAPTER_RATE * rate
+        chosen.setdefault("head_learning_rate", rate)
     _choose_precision(chosen, settings)
     of_experiment = {field.name for field in dataclasses.fields(ExperimentArguments)} & chosen.keys()
     experiment = ExperimentArguments(**{name: chosen.pop(name) for name in of_experiment})
     training = ContrastiveTrainingArguments(**chosen)
     if experiment.global_batch_size is not None and "per_device_train_batch_size" not in settings:
-        training.per_device_train_batch_size = _share(experiment.global_batch_size, training)
+        # Rows of one step, which is what a contrastive loss sees: accumulated batches never meet.
+        devices = training.world_size * max(1, training.n_gpu)
+        if experiment.global_batch_size % devices:
+            raise ValueError(
+                f"global_batch_size {experiment.global_batch_size} cannot be parted among {devices} devices. Give "
+                f"per_device_train_batch_size, or a global_batch_size that is a multiple of {devices}."
+            )
+        training.per_device_train_batch_size = experiment.global_batch_size // devices
     check_experiment(experiment, training)
     return experiment, training
 
@@ -177,9 +184,8 @@ def _parser(description: str | None = None) -> Any:
         allow_abbrev=False,
     )
     parser.add_argument("--config", help="A YAML or JSON file with any of these arguments.")
-    parser.add_argument(
-        *DRY_RUN, action="store_true", help="Print every setting with its origin, rows, steps and time, and end."
-    )
+    help_of_dry_run = "Print every setting with its origin, rows, steps and time, and end."
+    parser.add_argument("--dry_run", "--dry-run", action="store_true", help=help_of_dry_run)
     for action in parser._actions:  # argparse has no other way to leave out what was not given
         action.default = argparse.SUPPRESS
     return parser
@@ -238,14 +244,6 @@ def _fit_to_protocol(chosen: dict[str, Any], given: Mapping[str, Any]) -> None:
         raise ValueError("minutes and num_train_epochs both say how long to train. Give one of them.")
 
 
-def _fit_to_adapter(chosen: dict[str, Any], given: Mapping[str, Any]) -> None:
-    """A larger learning rate where an adapter learns in place of the backbone; the heads keep theirs."""
-    if chosen.get("lora_rank") is not None and "learning_rate" not in given:
-        rate = chosen.get("learning_rate", TrainingArguments.learning_rate)
-        chosen["learning_rate"] = ADAPTER_RATE * rate
-        chosen.setdefault("head_learning_rate", rate)
-
-
 def _choose_precision(chosen: dict[str, Any], given: Mapping[str, Any]) -> None:
     """The study's 16-bit mixed precision where a GPU is used and nothing else was said, here or to the launcher."""
     if "bf16" not in given and ("fp16" in given or "ACCELERATE_MIXED_PRECISION" in os.environ):
@@ -260,17 +258,6 @@ def _choose_precision(chosen: dict[str, Any], given: Mapping[str, Any]) -> None:
             "Training in 32 bits, as accelerate launch says (mixed_precision=no). The study trained in 16: "
             "accelerate launch --mixed_precision bf16, or --bf16 after the program's name."
         )
-
-
-def _share(global_batch_size: int, training: ContrastiveTrainingArguments) -> int:
-    """Each device's rows of a batch, which is what a contrastive loss sees (accumulated batches never meet)."""
-    devices: int = training.world_size * max(1, training.n_gpu)
-    if global_batch_size % devices:
-        raise ValueError(
-            f"global_batch_size {global_batch_size} cannot be parted among {devices} devices. Give "
-            f"per_device_train_batch_size, or a global_batch_size that is a multiple of {devices}."
-        )
-    return global_batch_size // devices
 
 
 def check_experiment(experiment: ExperimentArguments, training: ContrastiveTrainingArguments) -> None:

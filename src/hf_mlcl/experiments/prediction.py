@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import logging
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ from transformers import BatchFeature
 from transformers.image_utils import load_image
 
 from hf_mlcl.data import download, encode_labels
+from hf_mlcl.evaluation.feature_cache import feature_key
 from hf_mlcl.experiments.results import METRICS_FILE, ExperimentResult
 from hf_mlcl.inference.encoding import reads_both, text_image_batch
 from hf_mlcl.metrics import DecisionRule
@@ -34,24 +34,16 @@ from hf_mlcl.models.loading import (
 )
 from hf_mlcl.models.pipelines import probabilities_of
 
-logger = logging.getLogger(__name__)
-
 PLAN_FILE = "plan.json"
 """In the folder of a study."""
 
 
 class Prediction(NamedTuple):
-    """What a classifier says of one row.
+    """What a classifier says of one row."""
 
-    Attributes:
-        row: The row as it came.
-        probabilities: Of every label; None where there is an error.
-        error: Why there are none, and how to fix it.
-    """
-
-    row: Any
-    probabilities: npt.NDArray[np.float32] | None = None
-    error: str | None = None
+    row: Any  # as it came
+    probabilities: npt.NDArray[np.float32] | None = None  # of every label; None where there is an error
+    error: str | None = None  # why there are none, and how to fix it
 
 
 class Predictor:
@@ -142,17 +134,11 @@ class Predictor:
 
     def readable(self, rows: Any) -> Any:
         """Of a `datasets.Dataset` with texts and images, the rows that have what it reads; the others are counted."""
-        from hf_mlcl.experiments.inputs import rows_with
+        from hf_mlcl.experiments.inputs import readable_rows
 
-        found = rows_with(rows, self.modality)
-        if len(found) == len(rows):
-            return found
+        found = readable_rows({"rows": rows}, self.modality, "The classifier")["rows"]
         if not len(found):
             raise ValueError(f"The classifier reads {self.modality}s, but none of the {len(rows)} rows has one.")
-        logger.warning(
-            "The classifier reads %ss: %d of %d rows without any are left out.",
-            *(self.modality, len(rows) - len(found), len(rows)),
-        )
         return found
 
     def truth(self, rows: Any) -> npt.NDArray[np.bool_]:
@@ -168,11 +154,7 @@ class Predictor:
         return encode_labels(named, self.label_names) > 0
 
     def features(self, rows: Sequence[Any]) -> npt.NDArray[np.float32]:
-        """The backbone's features (rows, hidden), by which neighbours are found.
-
-        Args:
-            rows: Texts; or images, as PIL images or paths.
-        """
+        """The backbone's features (rows, hidden), by which neighbours are found."""
         return self.features_and_probabilities(rows)[0]
 
     def features_and_probabilities(
@@ -180,14 +162,12 @@ class Predictor:
     ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
         """The encoder's features (rows, size), and the probability of every label, from one pass.
 
-        Args:
-            rows: As for `probabilities`; texts of a length are taken together, so that little is filled up.
+        Texts of a length are taken together, so that little is filled up.
         """
         if not isinstance(self._classifier.config, MLCLConfig):
             raise ValueError(f"{self.model} is a model of another kind, whose features are not known.")
-        order = np.arange(len(rows))
-        if self.modality == "text":
-            order = np.argsort([len(row) for row in rows], kind="stable")
+        lengths = [len(row) if self.modality == "text" else 0 for row in rows]
+        order = np.argsort(lengths, kind="stable")
         found: list[tuple[Any, Any]] = []
         with torch.inference_mode():
             for start in range(0, len(rows), self.batch_size):
@@ -199,18 +179,17 @@ class Predictor:
         features, probabilities = (torch.cat(part).numpy()[back] for part in zip(*found, strict=True))
         return features, probabilities
 
-    def state_dict(self) -> dict[str, torch.Tensor]:
-        """Its weights; what it computes follows from them and `processing`."""
-        return dict(self._classifier.state_dict())
-
-    def processing(self) -> dict[str, Any]:
-        """How rows become inputs, for a key of what was computed with it."""
-        return {"config": self._classifier.config.to_dict(), "processor": str(self._processor)}
+    def feature_key(self, data: str) -> str:
+        """What the features of data with this fingerprint follow from: the weights, and how rows become inputs."""
+        processing = {"config": self._classifier.config.to_dict(), "processor": str(self._processor)}
+        return feature_key(self._classifier.state_dict(), data, processing)
 
     def _predict(self, rows: list[Any]) -> list[Prediction]:
         """Predict rows together, and one by one if that fails, to find out which of them it is."""
         try:
-            every = self._scores(rows)
+            with torch.inference_mode():
+                logits = self._classifier(**self._inputs(rows)).logits
+            every = probabilities_of(logits, self._classifier.config).cpu().numpy()
         except Exception as error:  # of a tokenizer, an image's format or the model, depending on the row
             if len(rows) == 1:
                 return [Prediction(rows[0], None, problem(error))]
@@ -229,11 +208,6 @@ class Predictor:
         else:
             inputs = self._processor(rows, padding=len(rows) > 1, truncation=True, return_tensors="pt")
         return inputs.to(self._classifier.device)
-
-    def _scores(self, rows: list[Any]) -> npt.NDArray[np.float32]:
-        with torch.inference_mode():
-            logits = self._classifier(**self._inputs(rows)).logits
-        return np.asarray(probabilities_of(logits, self._classifier.config).cpu().numpy())
 
 
 def contents_of(rows: Any, modality: str) -> Sequence[Any]:
@@ -254,18 +228,24 @@ def newest_classifier(folder: str | os.PathLike[str] = "outputs") -> Path | None
     return None if newest is None else newest.parent
 
 
-def training_settings(model: str | os.PathLike[str]) -> dict[str, Any]:
-    """The settings of the experiment that a classifier came from, where its folder tells them."""
+def training_result(model: str | os.PathLike[str]) -> ExperimentResult | None:
+    """What came of the experiment that a classifier came from, where its folder tells it."""
     folder = Path(model_within(model)).parent
     if not (folder / METRICS_FILE).is_file():
-        return {}
+        return None
     try:
-        settings = ExperimentResult.load(folder).settings
-        if not isinstance(settings, dict):
-            raise TypeError(f"its settings are {settings!r}")
-        return settings
+        result = ExperimentResult.load(folder)
+        if not isinstance(result.settings, dict):
+            raise TypeError(f"its settings are {result.settings!r}")
+        return result
     except Exception as error:  # of JSON or of what it holds: the file is not what training has written
         raise ValueError(
             f"{folder / METRICS_FILE}, which says what the classifier was trained on, cannot be read "
             f"({type(error).__name__}: {' '.join(str(error).split())}). Restore it, or move it away to score every row."
         ) from error
+
+
+def training_settings(model: str | os.PathLike[str]) -> dict[str, Any]:
+    """The settings of that experiment, as far as they are known."""
+    result = training_result(model)
+    return result.settings if result else {}

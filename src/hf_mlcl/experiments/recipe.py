@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
@@ -61,8 +61,16 @@ class Recipe:
         if size == "small":
             chosen |= {**self.small, **getattr(self, f"{kind}_small")}
         tried = [value if isinstance(value, tuple) else (value,) for value in chosen.values()]
-        points = [_with_hyperparameters(loss, dict(zip(chosen, values, strict=True))) for values in product(*tried)]
-        return [point for number, point in enumerate(points) if point not in points[:number]]
+        return unique(_with_hyperparameters(loss, dict(zip(chosen, values, strict=True))) for values in product(*tried))
+
+
+def unique(values: Iterable[Any]) -> list[Any]:
+    """Each value once, also of those that cannot be hashed, in their order."""
+    found: list[Any] = []
+    for value in values:
+        if value not in found:
+            found.append(value)
+    return found
 
 
 def study_recipe(corpus: str) -> Recipe:

@@ -8,8 +8,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from functools import partial
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -33,15 +32,10 @@ from hf_mlcl.experiments.checkpoints import (
     starting_checkpoint,
 )
 from hf_mlcl.experiments.display import Display
-from hf_mlcl.experiments.explaining import write_page_of_training
+from hf_mlcl.experiments.explaining import explain_training
 from hf_mlcl.experiments.inputs import Inputs, load_data, prepare_inputs
 from hf_mlcl.experiments.output_folder import OutputFolder
-from hf_mlcl.experiments.parsing import (
-    check_experiment,
-    check_push,
-    linear_config,
-    parse_experiment,
-)
+from hf_mlcl.experiments.parsing import check_experiment, check_push, linear_config, parse_experiment
 from hf_mlcl.experiments.recipe import Recipe
 from hf_mlcl.experiments.results import (
     DATA_FINGERPRINT,
@@ -59,6 +53,7 @@ from hf_mlcl.experiments.watching import Watching
 from hf_mlcl.hub import ModelReport, export_encoder, push_folder, write_model_card
 from hf_mlcl.hub.model_card import hub_id
 from hf_mlcl.metrics import DecisionRule, f1
+from hf_mlcl.models.loading import problem
 from hf_mlcl.training import ContrastiveTrainingArguments
 from hf_mlcl.training.card_facts import scores_of, training_report
 from hf_mlcl.training.evaluation import SplitFeatures, evaluate_features, make_classifier, split_features
@@ -157,8 +152,15 @@ def _run(
 ) -> ExperimentResult:
     """Everything but the push, in a folder that is this process's."""
     seconds: dict[str, float] = {}
-    measured = partial(_measured, seconds, display)
     start = time.perf_counter()
+
+    @contextmanager
+    def measured(step: str) -> Iterator[None]:
+        began = time.perf_counter()
+        with display.stage(STAGES[step]):
+            yield
+        seconds[step] = time.perf_counter() - began
+
     output.check_replaceable(*MODEL_FOLDERS, METRICS_FILE, DECISIONS_FILE, PAGE_FILE)
     settings = {**training.to_dict(), **dataclasses.asdict(experiment)}
     settings = {name: value for name, value in settings.items() if "token" not in name}
@@ -171,16 +173,41 @@ def _run(
         if checkpoint is not None and not training.resume_from_checkpoint:
             check_same_data(before, settings)
         inputs = prepare_inputs(data, experiment, training)
-    trainer = _trainer(inputs, training, checkpoint)
+    trainer = ContrastiveMultiLabelTrainer(
+        inputs.model,
+        training,
+        data_collator=inputs.train_collator,
+        train_dataset=inputs.data["train"],
+        eval_dataset=inputs.data["validation"],
+        processing_class=inputs.processor,
+        eval_data_collator=inputs.eval_collator,
+    )
+    trainer.add_callback(StatisticsInCheckpoints(trainer.statistics, checkpoint))
     check_gatherable(trainer)
     watching = Watching(trainer, display)
     if first := trainer.is_world_process_zero():
         output.begin(settings)
     anytime = None
+    features: SplitFeatures = {}
     if experiment.protocol == "best":
         anytime = Anytime(trainer, inputs, experiment, output, start, display.tell, resumed=checkpoint is not None)
-    features: SplitFeatures = {}
-    metrics, evaluated = _learn(trainer, inputs, experiment, anytime, checkpoint, watching, measured, features)
+        watching.looks = anytime.stages.history
+        with measured("frozen"):
+            anytime.begin()
+        with measured("train"), watching.stoppable():
+            metrics = anytime.train(checkpoint, lambda: watching.stopped)
+        with measured("evaluate"):
+            evaluated = anytime.evaluate()
+            features = anytime.features
+    else:
+        with measured("train"), watching.stoppable():
+            metrics = {"train_loss": float(trainer.train(resume_from_checkpoint=checkpoint).training_loss)}
+            if watching.stopped:  # half a training is not what the study evaluates
+                watching.tell_how_to_go_on()
+                raise KeyboardInterrupt
+        gather_model(trainer)
+        with measured("evaluate"):
+            evaluated = evaluate_study(trainer, inputs, experiment, features)
     per_label = _per_label(evaluated, inputs)
     told = {} if anytime is None else verdict(anytime.stages, anytime.frozen, evaluated, per_label)
     seconds["total"] = time.perf_counter() - start
@@ -197,8 +224,7 @@ def _run(
     with display.stage("Saving"):
         if first:
             _save(result, trainer.model, evaluated, inputs.processor, output)
-        page = experiment.page and write_page_of_training(trainer, inputs, data, result, evaluated, features, output)
-        _prepare_for_others(trainer, inputs, evaluated, experiment, output, page)
+        _write_extras(trainer, inputs, data, result, evaluated, features, experiment, output)
     if watching.stopped:
         watching.tell_how_to_go_on()
     elif first:
@@ -209,72 +235,16 @@ def _run(
     return result
 
 
-def _learn(
-    trainer: ContrastiveMultiLabelTrainer,
-    inputs: Inputs,
-    experiment: ExperimentArguments,
-    anytime: Anytime | None,
-    checkpoint: str | None,
-    watching: Watching,
-    measured: Callable[[str], AbstractContextManager[None]],
-    features: SplitFeatures,
-) -> tuple[dict[str, float], LinearEvaluationResult]:
-    """Train and evaluate: in stages for users, else as the study does. `features` gets those of the result."""
-    if anytime is None:
-        with measured("train"), watching.stoppable():
-            metrics = {"train_loss": float(trainer.train(resume_from_checkpoint=checkpoint).training_loss)}
-            if watching.stopped:  # half a training is not what the study evaluates
-                watching.tell_how_to_go_on()
-                raise KeyboardInterrupt
-        gather_model(trainer)
-        with measured("evaluate"):
-            return metrics, evaluate_study(trainer, inputs, experiment, features)
-    watching.looks = anytime.stages.history
-    with measured("frozen"):
-        anytime.begin()
-    with measured("train"), watching.stoppable():
-        metrics = anytime.train(checkpoint, lambda: watching.stopped)
-    with measured("evaluate"):
-        evaluated = anytime.evaluate()
-        features |= anytime.features
-        return metrics, evaluated
-
-
-def _trainer(
-    inputs: Inputs, training: ContrastiveTrainingArguments, checkpoint: str | None
-) -> ContrastiveMultiLabelTrainer:
-    trainer = ContrastiveMultiLabelTrainer(
-        inputs.model,
-        training,
-        data_collator=inputs.train_collator,
-        train_dataset=inputs.data["train"],
-        eval_dataset=inputs.data["validation"],
-        processing_class=inputs.processor,
-        eval_data_collator=inputs.eval_collator,
-    )
-    trainer.add_callback(StatisticsInCheckpoints(trainer.statistics, checkpoint))
-    return trainer
-
-
 def evaluate_study(
-    trainer: ContrastiveMultiLabelTrainer,
-    inputs: Inputs,
-    experiment: ExperimentArguments,
-    kept: SplitFeatures | None = None,
+    trainer: ContrastiveMultiLabelTrainer, inputs: Inputs, experiment: ExperimentArguments, kept: SplitFeatures
 ) -> LinearEvaluationResult:
-    """The study's evaluation for the kind of loss, from features that are computed once; the same on every rank.
-
-    `kept` gets the features.
-    """
+    """The study's evaluation for the kind of loss, the same on every rank; `kept` gets the features."""
     config = linear_config(experiment, trainer.args)
     fits_heads = config.protocol != "direct" or experiment.best_heads
     wanted = ("train", "validation", "test") if fits_heads else ("validation", "test")
     passes = experiment.augmented_passes if inputs.modality == "image" else 0
-    features = split_features(
-        trainer, {split: inputs.data[split] for split in wanted}, experiment.feature_cache_dir, passes
-    )
-    if kept is not None:
-        kept |= features
+    rows = {split: inputs.data[split] for split in wanted}
+    kept |= (features := split_features(trainer, rows, experiment.feature_cache_dir, passes))
     metrics: dict[str, float] = {}
     if config.protocol != "direct" and trainer.model.classifier is not None:
         own = evaluate_features(trainer, features, dataclasses.replace(config, protocol="direct", thresholds="half"))
@@ -355,31 +325,42 @@ def _save(
                 os.replace(results / name, result.folder / name)
 
 
-def _prepare_for_others(
+def _write_extras(
     trainer: ContrastiveMultiLabelTrainer,
     inputs: Inputs,
+    data: DatasetDict,
+    result: ExperimentResult,
     evaluated: LinearEvaluationResult,
+    features: SplitFeatures,
     experiment: ExperimentArguments,
     output: OutputFolder,
-    page: bool,
 ) -> None:
-    """Write the classifier's card and the plain backbone, by all ranks together, since pictures show features.
+    """Write page, card and plain backbone, by all ranks together, since they show features that all compute."""
 
-    Everything is trained, judged and saved: nothing of this is worth a failed run.
-    """
-    warning = "The model is saved, but its card or its plain backbone could not be written: %s"
-    try:
-        report = _report(trainer, evaluated, experiment)
-    except Exception as error:
-        if trainer.args.world_size > 1:  # the others may be waiting for this rank's features
-            raise
-        logger.warning(warning, error)
-        return
-    if not trainer.is_world_process_zero():
-        return
-    try:
+    def all_features() -> SplitFeatures:
+        missing = {split: inputs.data[split] for split in ("train", "test") if split not in features}
+        return {**features, **split_features(trainer, missing)}
+
+    def write_page(features: SplitFeatures) -> None:
+        with output.writing(PAGE_FILE):
+            explain_training(output.path / PAGE_FILE, inputs.modality, data, result, evaluated, features)
+
+    def gather_report() -> ModelReport:
+        corpus = str(experiment.corpus)
+        name = Path(corpus).stem if Path(corpus).exists() else corpus
+        return training_report(
+            trainer,
+            evaluation=None if experiment.single_label else scores_of(evaluated),
+            dataset=name,
+            dataset_id=hub_id(corpus) if "/" in corpus else None,
+            name=f"{name}-{trainer.args.loss}",
+            figures=experiment.export,
+            classifier=evaluated.classifier,
+        )
+
+    def write_cards(report: ModelReport) -> None:
         with output.staging("classifier", from_published=True) as stage:
-            write_model_card(stage, dataclasses.replace(report, page=f"../{PAGE_FILE}" if page else None))
+            write_model_card(stage, dataclasses.replace(report, page=f"../{PAGE_FILE}" if has_page else None))
             output.publish(classifier=stage)
         if experiment.export:
             with output.staging("backbone") as stage:
@@ -387,33 +368,29 @@ def _prepare_for_others(
                 scored = "Scores of a classifier on its features, which decides at 0.5."
                 write_model_card(stage, dataclasses.replace(report, thresholds=None, evaluation=scored))
                 output.publish(backbone=stage)
+
+    has_page = experiment.page and _try_to_write("its page", trainer, all_features, write_page)
+    _try_to_write("its card or its plain backbone", trainer, gather_report, write_cards)
+
+
+def _try_to_write(
+    what: str, trainer: ContrastiveMultiLabelTrainer, gather: Callable[[], Any], write: Callable[[Any], None]
+) -> bool:
+    """Write by the first rank what all have gathered, and say whether it is there.
+
+    Everything is trained, judged and saved: nothing of this is worth a failed run.
+    """
+    is_gathered = False
+    try:
+        facts, is_gathered = gather(), True
+        if trainer.is_world_process_zero():
+            write(facts)
+            return True
     except Exception as error:
-        logger.warning(warning, error)
-
-
-def _report(
-    trainer: ContrastiveMultiLabelTrainer, evaluated: LinearEvaluationResult, experiment: ExperimentArguments
-) -> ModelReport:
-    """The facts for a card."""
-    corpus = str(experiment.corpus)
-    name = Path(corpus).stem if Path(corpus).exists() else corpus
-    return training_report(
-        trainer,
-        evaluation=None if experiment.single_label else scores_of(evaluated),
-        dataset=name,
-        dataset_id=hub_id(corpus) if "/" in corpus else None,
-        name=f"{name}-{trainer.args.loss}",
-        figures=experiment.export,
-        classifier=evaluated.classifier,
-    )
-
-
-@contextmanager
-def _measured(seconds: dict[str, float], display: Display, step: str) -> Iterator[None]:
-    start = time.perf_counter()
-    with display.stage(STAGES[step]):
-        yield
-    seconds[step] = time.perf_counter() - start
+        if trainer.args.world_size > 1 and not is_gathered:  # the others may be waiting for this rank's features
+            raise
+        logger.warning("The model is saved, but %s could not be written: %s", what, problem(error))
+    return False
 
 
 def _prr(trainer: ContrastiveMultiLabelTrainer) -> dict[str, float]:

@@ -37,7 +37,6 @@ class Watching(TrainerCallback):  # type: ignore[misc]
         self.stopped = False
         self._predicting = False
         self._looked = 0.0
-        trainer.args.disable_tqdm = True
         disable_progress_bar()  # of models that are written
         trainer.remove_callback(PrinterCallback)
         trainer.add_callback(self)
@@ -92,14 +91,16 @@ class Watching(TrainerCallback):  # type: ignore[misc]
         if self.looks:
             best = max(self.looks, key=lambda look: look[1])
             facts["validation"] = f"{self.looks[-1][1]:.3f}, best {best[1]:.3f} at step {best[0]}"
-        facts["memory"] = f"{_memory() / 2**30:.1f} GB"
+        on_gpu = torch.cuda.is_available()
+        memory = torch.cuda.max_memory_reserved() if on_gpu else psutil.Process().memory_info().rss
+        facts["memory"] = f"{memory / 2**30:.1f} GB"
         self._looked = time.monotonic()
 
     def on_evaluate(
         self, args: Any, state: Any, control: Any, metrics: dict[str, float] | None = None, **_: Any
     ) -> None:
         """The trainer has looked at validation."""
-        self._predicted()
+        self.on_predict()
         metrics = metrics or {}
         chosen = args.metric_for_best_model
         wanted = [f"eval_{chosen.removeprefix('eval_')}"] if chosen else []
@@ -120,11 +121,8 @@ class Watching(TrainerCallback):  # type: ignore[misc]
             self._predicting = True
         self.display.advance()
 
-    def on_predict(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+    def on_predict(self, *_: Any, **__: Any) -> None:
         """All batches were."""
-        self._predicted()
-
-    def _predicted(self) -> None:
         if self._predicting:
             self.display.end()
             self._predicting = False
@@ -135,10 +133,3 @@ class Watching(TrainerCallback):  # type: ignore[misc]
             shown = {"step": state.global_step, "epoch": logs.get("epoch"), **logs, "total_flos": None}
             told = {name: f"{value:.4g}" if isinstance(value, float) else value for name, value in shown.items()}
             self.display.tell("  ".join(f"{name} {value}" for name, value in told.items() if value is not None))
-
-
-def _memory() -> int:
-    """Bytes: of the GPU where there is one, otherwise of the process."""
-    if torch.cuda.is_available():
-        return int(torch.cuda.max_memory_reserved())
-    return int(psutil.Process().memory_info().rss)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import pandas as pd
@@ -11,7 +11,7 @@ from hf_mlcl.study.paper import paper_value
 from hf_mlcl.study.results import ARGUMENT, finished, select
 from hf_mlcl.study.significance import Comparison
 from hf_mlcl.study.specification import Study
-from hf_mlcl.study.tables import CORPUS_TITLES, column_of, metric_of, pair_comparison
+from hf_mlcl.study.tables import column_of, metric_of, pair_comparison, place_name
 
 CONTRASTIVE = ("base", "proto", "mulsupcon", "msc", "wo_reg", "reg")
 LOGIT = ("bce", "asymmetric", "zlpr", "focal", "lsep")
@@ -47,12 +47,7 @@ class Verdict(NamedTuple):
 
 
 def verdicts(study: Study, table: pd.DataFrame) -> list[Verdict]:
-    """A sentence for each claim that the finished runs have something to say about.
-
-    Args:
-        study: The study.
-        table: Its runs; see `study_table`.
-    """
+    """A sentence for each claim that the finished runs have something to say about; see `study_table`."""
     done = finished(table)
     if done.empty:
         return []
@@ -70,8 +65,7 @@ def _verdict(claim: Claim, table: pd.DataFrame, compared: Callable[..., Comparis
     if column is None:
         return None
     metric = metric_of(claim.metric)
-    places: list[tuple[str, float, str]] = []
-    tests: list[Comparison] = []
+    gains, texts, tests = [], [], []
     for key, rows in table.dropna(subset=[column]).groupby(["corpus", "setting"], sort=False):
         means = rows.groupby("loss")[column].mean().to_dict()
         ours = _difference(means.get, claim)
@@ -80,16 +74,13 @@ def _verdict(claim: Claim, table: pd.DataFrame, compared: Callable[..., Comparis
         size = str(rows.get(f"{ARGUMENT}size", pd.Series(["full"])).iloc[0])
         printed = {loss: paper_value(key[0], size, loss, claim.metric) for loss in (*claim.better, *claim.worse)}
         paper = _difference(printed.get, claim)
-        name = ", ".join([CORPUS_TITLES.get(key[0], key[0]), *(part for part in key[1:] if part != "default")])
-        text = f"{name} {ours[0] * metric.factor:+.{metric.digits}f} (`{ours[1]}` against `{ours[2]}`)"
+        text = f"{place_name(*key)} {ours[0] * metric.factor:+.{metric.digits}f} (`{ours[1]}` against `{ours[2]}`)"
         tests.append(compared((*key, claim.metric), ours[1], ours[2]))
         if paper is not None:
             text += f", the paper {paper[0] * metric.factor:+.{metric.digits}f}"
-        places.append((name, ours[0] if metric.higher_is_better else -ours[0], text))
-    if not places:
-        return None
-    right = sum(gain >= 0 for _, gain, _ in places)
-    return _told(claim.text, right, [text for _, _, text in places], _sureness(tests))
+        gains.append(ours[0] if metric.higher_is_better else -ours[0])
+        texts.append(text)
+    return _told(claim.text, sum(gain >= 0 for gain in gains), texts, _sureness(tests)) if texts else None
 
 
 def _told(claim: str, right: int, texts: Sequence[str], sure: str) -> Verdict:
@@ -115,15 +106,15 @@ def _sureness(tests: Sequence[Comparison]) -> str:
 
 def _difference(value: Callable[[str], float | None], claim: Claim) -> tuple[float, str, str] | None:
     """Between the best of each side, and which they are."""
-    higher = metric_of(claim.metric).higher_is_better
-    sides = [_best(value, losses, higher) for losses in (claim.better, claim.worse)]
-    (first, a), (second, b) = (side or ("", None) for side in sides)
-    return None if a is None or b is None else (a - b, first, second)
-
-
-def _best(value: Callable[[str], float | None], losses: Iterable[str], higher: bool) -> tuple[str, float | None] | None:
-    known = {loss: found for loss in losses if (found := value(loss)) is not None}
-    return max(known.items(), key=lambda one: one[1] if higher else -one[1]) if known else None
+    sign = 1 if metric_of(claim.metric).higher_is_better else -1
+    best = []
+    for losses in (claim.better, claim.worse):
+        known = {loss: found for loss in losses if (found := value(loss)) is not None}
+        if not known:
+            return None
+        best.append(max(known.items(), key=lambda one: sign * one[1]))
+    (first, a), (second, b) = best
+    return a - b, first, second
 
 
 def _little_data(table: pd.DataFrame) -> list[Verdict]:
@@ -138,7 +129,7 @@ def _little_data(table: pd.DataFrame) -> list[Verdict]:
         gains = {key: gain[0] for key, each in means.items() if (gain := _difference(each.get, claim))}
         if {"full", "small"} <= gains.keys():
             right += gains["small"] >= gains["full"]
-            name = CORPUS_TITLES.get(corpus, corpus)
+            name = place_name(corpus)
             texts.append(f"{name} {100 * gains['small']:+.2f} with little data, {100 * gains['full']:+.2f} with all")
     if not texts:
         return []

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
 from hf_mlcl.data.facts import SplitSizes
@@ -67,17 +67,23 @@ def run_cost(run: Run, rates: Mapping[str, float] = DEVICE_RATE) -> Cost:
     settings = _resolved(run)
     labelled_only = bool((settings.get("corpus_options") or {}).get("labelled_only"))
     sizes = split_sizes(settings["corpus"], settings.get("size", "full"), labelled_only)
-    return settings_cost(settings, corpus_facts(settings["corpus"]).modality, sizes, rates)
+    modality = corpus_facts(settings["corpus"]).modality
+    return settings_cost(settings, modality, kept_rows(sizes, settings), rates)
+
+
+def kept_rows(sizes: SplitSizes, settings: Mapping[str, Any]) -> SplitSizes:
+    """Rows of each split less what ``max_train_samples`` and ``max_eval_samples`` leave out."""
+    most = [settings.get(f"max_{split}_samples") for split in ("train", "eval", "eval")]
+    return SplitSizes(*(min(rows, kept or rows) for rows, kept in zip(astuple(sizes), most, strict=True)))
 
 
 def settings_cost(
     settings: Mapping[str, Any], modality: str, sizes: SplitSizes, rates: Mapping[str, float] = DEVICE_RATE
 ) -> Cost:
-    """The estimate for one training with all of its settings on ``"text"`` or ``"image"`` examples."""
+    """The estimate for one training with all of its settings on so many ``"text"`` or ``"image"`` examples."""
     from hf_mlcl.losses import on_logits_only
 
-    train = min(sizes.train, settings.get("max_train_samples") or sizes.train)
-    validation, test = (min(size, settings.get("max_eval_samples") or size) for size in (sizes.validation, sizes.test))
+    train, validation, test = astuple(sizes)
     epochs = float(settings.get("num_train_epochs", 3))
     if settings.get("max_steps", -1) > 0:
         batch = settings.get("per_device_train_batch_size") or settings.get("global_batch_size") or 8
@@ -123,13 +129,9 @@ def split_sizes(corpus: str, size: str = "full", labelled_only: bool = False) ->
 
 
 def forward_operations(modality: str, backbone: str | None, size: int) -> float:
-    """Floating-point operations of one example's way through a backbone.
+    """Floating-point operations of one example, of so many tokens or pixels of a side, on its way through a backbone.
 
-    Args:
-        modality: ``"text"`` or ``"image"``.
-        backbone: As `ExperimentArguments.backbone`. One that is not available is taken as RoBERTa-base or ResNet-50;
-            `assumed_backbones` names them.
-        size: Tokens, or the side of the image.
+    One that is not available is taken as RoBERTa-base or ResNet-50; `assumed_backbones` names them.
 
     Examples:
         >>> f"{forward_operations('image', 'resnet50', 224):.1e}"  # twice the 4.1e9 multiply-adds of the literature
@@ -157,7 +159,7 @@ def _network(modality: str, backbone: str | None, size: int) -> tuple[Any, bool]
     import timm
     from transformers import BertConfig, RobertaConfig
 
-    from hf_mlcl.experiments.inputs import without_vain_attempts
+    from hf_mlcl.experiments.inputs import SMALL_BERT, without_vain_attempts
     from hf_mlcl.models.backbones import backbone_from_config, load_backbone
 
     long_enough = {"max_position_embeddings": max(514, size + 2)}
@@ -166,8 +168,7 @@ def _network(modality: str, backbone: str | None, size: int) -> tuple[Any, bool]
         if timm.is_model(name):
             return timm.create_model(name, num_classes=0), True
     elif backbone == "small":
-        layers = {"num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 256}
-        return backbone_from_config(BertConfig(hidden_size=128, **layers, **long_enough)), True
+        return backbone_from_config(BertConfig(**SMALL_BERT, **long_enough)), True
     elif backbone in (None, "roberta-base", "FacebookAI/roberta-base"):  # known without a look at the Hub
         return backbone_from_config(RobertaConfig(vocab_size=50_265, **long_enough)), True
     try:

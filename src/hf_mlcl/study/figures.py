@@ -23,7 +23,7 @@ from hf_mlcl.pages.html import svg
 from hf_mlcl.study.cost import split_sizes
 from hf_mlcl.study.results import ARGUMENT, finished, select, study_table
 from hf_mlcl.study.specification import Study, flat
-from hf_mlcl.study.tables import CORPUS_TITLES, column_of, metric_of
+from hf_mlcl.study.tables import column_of, metric_of, place_name
 
 SELECT_BY = "validation_micro_f1"
 
@@ -94,15 +94,9 @@ def draw_space(table: pd.DataFrame, select_by: str = SELECT_BY) -> Figure | None
 def draw_curves(
     table: pd.DataFrame, argument: str, metric: str, x_label: str, select_by: str = SELECT_BY, x: str | None = None
 ) -> Figure | None:
-    """A metric against an argument: one panel per corpus, one line per loss.
+    """A metric against an argument, in which alone the runs of a line differ: a panel per corpus, a line per loss.
 
-    Args:
-        table: Finished runs; see `study_table`.
-        argument: The runs of a line differ in nothing else but seed and searched values.
-        metric: Name of a test metric without ``test_``, or of another as it is.
-        x_label: Of its axis.
-        select_by: Chooses among searched values, see `select`.
-        x: A column to draw against instead of the argument's own.
+    `metric` is named without ``test_``; `x` is a column to draw against instead of the argument's own.
     """
     x, y = x or ARGUMENT + argument, column_of(table, metric)
     if x not in table or y is None:
@@ -176,18 +170,10 @@ def save_figures(
     suffix: str = "png",
     embedded: dict[str, str] | None = None,
 ) -> tuple[dict[str, Path], dict[str, str]]:
-    """Draw every figure that the finished runs of a study allow; one that fails is logged, and the others are drawn.
+    """Draw figures that the finished runs of a study allow: of `FIGURES` those with these names, or all.
 
-    Args:
-        study: The study.
-        folder: Where the pictures go.
-        table: Its runs; read from its folder if not given.
-        names: Of `FIGURES`; all if not given.
-        suffix: Format, such as png, pdf or svg.
-        embedded: Gets each picture as an SVG that can stand in a page.
-
-    Returns:
-        The pictures, and what those that could not be drawn need.
+    One that fails is logged, and the others are drawn. `embedded` gets each picture as an SVG that can stand in a page.
+    Returns the pictures in `folder`, and what those that could not be drawn need.
     """
     formats = FigureCanvasBase.get_supported_filetypes()
     for what, given, known in (("figure", names or (), FIGURES), ("picture format", (suffix,), formats)):
@@ -221,8 +207,7 @@ def _panels(table: pd.DataFrame, keys: Sequence[str]) -> tuple[Figure, list[tupl
     figure = Figure(figsize=(max(5.2, 4.2 * len(parts)), 3.9), layout="constrained")
     panels = []
     for axes, (key, rows) in zip(np.atleast_1d(figure.subplots(1, len(parts))), parts, strict=True):
-        title = [CORPUS_TITLES.get(key[0], key[0]), *(name for name in key[1:] if name != "default")]
-        axes.set_title(", ".join(title), fontsize=11)
+        axes.set_title(place_name(*key), fontsize=11)
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(alpha=0.25, linewidth=0.6)
         axes.set_axisbelow(True)
@@ -240,8 +225,8 @@ def _legend(figure: Figure) -> None:
 def _share(row: dict[Any, Any]) -> float:
     """Part of the corpus's training rows that a run learned from."""
     rows = split_sizes(row[f"{ARGUMENT}corpus"], row.get(f"{ARGUMENT}size", "full")).train
-    most = row.get(f"{ARGUMENT}max_train_samples")
-    return 1.0 if most is None or most != most else min(1.0, float(most) / rows)
+    most: Any = row.get(f"{ARGUMENT}max_train_samples")
+    return 1.0 if pd.isna(most) else min(1.0, float(most) / rows)
 
 
 def _alike(table: pd.DataFrame, x: str, argument: str, keys: Sequence[str]) -> pd.DataFrame:

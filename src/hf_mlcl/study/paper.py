@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import json
-from importlib import resources
+from pathlib import Path
 
 SOURCE = "Audibert, Gauffre, Amini: Multi-Label Contrastive Learning: A Comprehensive Study, arXiv:2412.00101v2"
 
@@ -30,6 +30,5 @@ def paper_value(corpus: str, size: str, loss: str, metric: str) -> float | None:
 @functools.cache
 def paper_values() -> dict[str, dict[str, dict[str, dict[str, float]]]]:
     """All numbers of the paper's tables, by size, corpus, loss and metric."""
-    text = resources.files("hf_mlcl.study").joinpath("paper_results.json").read_text(encoding="utf-8")
-    values: dict[str, dict[str, dict[str, dict[str, float]]]] = json.loads(text)
-    return values
+    text = Path(__file__).with_name("paper_results.json").read_text(encoding="utf-8")
+    return json.loads(text)  # type: ignore[no-any-return]

@@ -28,11 +28,7 @@ class Published(NamedTuple):
 def publish(study: Study, per: str = "metric") -> Published:
     """Write ``runs.parquet``, ``runs.csv``, ``report.md``, ``report.tex``, ``report.html`` and ``figures/``.
 
-    The HTML page has everything in it, pictures too: it may be moved or sent alone.
-
-    Args:
-        study: The study.
-        per: See `report_tables`.
+    The HTML page has everything in it, pictures too: it may be moved or sent alone. For `per` see `report_tables`.
     """
     folder = study.output_dir
     with publishing_lock(study):

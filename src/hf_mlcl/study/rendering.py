@@ -85,8 +85,6 @@ def _template(name: str) -> Any:
         marks |= {"variable_end_string": ">>", "trim_blocks": True}
     made = Environment(loader=PackageLoader("hf_mlcl.study", "."), **marks)
     made.filters |= {
-        "levels": _levels,
-        "groups": _groups,
         "markdown": MARKDOWN.text,
         "latex": lambda cell: re.sub("-(?=[0-9])", "$-$", LATEX.text(cell)),
         "markdown_text": lambda text: re.sub(r"([\\`*_\[\]<>|#])", r"\\\1", text),

@@ -19,7 +19,7 @@ from hf_mlcl.study.claims import verdicts
 from hf_mlcl.study.rendering import html_filters
 from hf_mlcl.study.results import ARGUMENT, finished, select
 from hf_mlcl.study.specification import Study
-from hf_mlcl.study.tables import CORPUS_TITLES, GROUPS, Cell, ReportTable, Row, column_of, metric_of
+from hf_mlcl.study.tables import GROUPS, Cell, ReportTable, Row, column_of, metric_of, place_name
 
 logger = logging.getLogger(__name__)
 
@@ -32,15 +32,8 @@ POINTS = 60
 def report_page(
     study: Study, table: pd.DataFrame, tables: Sequence[ReportTable], pictures: Sequence[tuple[str, str]] = ()
 ) -> str:
-    """The page.
-
-    Args:
-        study: The study.
-        table: Its runs; see `study_table`.
-        tables: Those of the report.
-        pictures: Pairs of an address, such as `hf_mlcl.pages.html.svg` gives, and a caption.
-    """
-    done = finished(table)
+    """The page; pictures are pairs of an address, such as `hf_mlcl.pages.html.svg` gives, and a caption."""
+    done = finished(table).assign(place=lambda runs: list(map(place_name, runs["corpus"], runs["setting"])))
     chosen = select(done, study.report.select_by) if len(done) else done
     kept = [{**run, **_kept(study, run)} for run in chosen.to_dict("records")]
     per_label, curves, times = _per_label(kept), _curves(kept), _times(done)
@@ -53,7 +46,7 @@ def report_page(
         specs["curves"] = charts.learning_curves(_places(curves), list(dict.fromkeys(c["loss"] for c in curves)))
     if times:
         specs["times"] = charts.run_times(losses)
-    groups = _frequency_table(study, per_label, losses)
+    groups = _frequency_table(per_label, losses)
     html_filters()
     return render(
         "report.html.jinja",
@@ -68,11 +61,6 @@ def report_page(
     )
 
 
-def _place(row: Any) -> str:
-    setting = "" if row["setting"] == "default" else f", {row['setting']}"
-    return f"{CORPUS_TITLES.get(row['corpus'], row['corpus'])}{setting}"
-
-
 def _places(records: Sequence[dict[str, Any]]) -> list[str]:
     return list(dict.fromkeys(record["place"] for record in records))
 
@@ -84,56 +72,49 @@ def _kept(study: Study, run: Any) -> dict[str, Any]:
         content = json.loads(path.read_text(encoding="utf-8"))
         labels = [(str(one["label"]), int(one["train_rows"]), float(one["f1"])) for one in content["per_label"]]
         history = {int(one["step"]): float(one["loss"]) for one in content.get("history", ())}
-    except FileNotFoundError:
-        return {"labels": [], "history": {}}
+        return {"labels": labels, "history": history}
     except (OSError, ValueError, KeyError, TypeError) as error:
-        logger.warning("%s is damaged and not used: %s", path, error)
+        if not isinstance(error, FileNotFoundError):
+            logger.warning("%s is damaged and not used: %s", path, error)
         return {"labels": [], "history": {}}
-    return {"labels": labels, "history": history}
 
 
 def _per_label(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """F1 of every label by loss, means over seeds."""
     found: dict[tuple[str, str], dict[str, Any]] = {}
-    scores: dict[tuple[str, str, str], list[float]] = {}
     for run in runs:
         for label, rows, score in run["labels"]:
-            key = (_place(run), label)
-            found.setdefault(key, {"place": key[0], "label": label, "rows": rows, "scores": {}})
-            scores.setdefault((*key, run["loss"]), []).append(score)
-    for (place, label, loss), values in scores.items():
-        found[place, label]["scores"][loss] = round(float(np.mean(values)), 4)
+            about = {"place": run["place"], "label": label, "rows": rows, "scores": {}}
+            one = found.setdefault((run["place"], label), about)
+            one["scores"].setdefault(run["loss"], []).append(score)
+    for one in found.values():
+        one["scores"] = {loss: round(float(np.mean(values)), 4) for loss, values in one["scores"].items()}
     return list(found.values())
 
 
-def _frequency_table(study: Study, per_label: list[dict[str, Any]], losses: Sequence[str]) -> ReportTable | None:
+def _frequency_table(per_label: list[dict[str, Any]], losses: Sequence[str]) -> ReportTable | None:
     """Macro-F1 of frequent, medium and rare labels, the best of a column in bold."""
-    columns: list[tuple[str, ...]] = []
-    values: list[list[float | None]] = []
+    columns: dict[tuple[str, ...], dict[str, float]] = {}
     for place in _places(per_label):
         labels = [one for one in per_label if one["place"] == place]
         groups = frequency_groups(np.array([one["rows"] for one in labels]))
         for title, ids in zip(("frequent", "medium", "rare"), groups.values(), strict=True):
-            found = []
-            for loss in losses:
-                known = [labels[i]["scores"][loss] for i in ids if loss in labels[i]["scores"]]
-                found.append(float(np.mean(known)) if known and len(known) == len(ids) else None)
-            if any(value is not None for value in found):
-                columns.append((place, title))
-                values.append(found)
+            scores = [labels[i]["scores"] for i in ids]
+            known = [loss for loss in losses if scores and all(loss in each for each in scores)]
+            if known:
+                columns[place, title] = {loss: float(np.mean([each[loss] for each in scores])) for loss in known}
     if not columns:
         return None
     text = metric_of("macro_f1").text
-    best = [max(value for value in column if value is not None) for column in values]
     rows = []
-    for i, loss in enumerate(losses):
+    for loss in losses:
         cells = [
-            None if (value := column[i]) is None else Cell(text(value), bold=value == top > 0)
-            for column, top in zip(values, best, strict=True)
+            Cell(text(means[loss]), bold=means[loss] == max(means.values()) > 0) if loss in means else None
+            for means in columns.values()
         ]
         rows.append(Row(GROUPS[0], loss, cells))
     notes = ["Thirds of the labels by their training rows; means over seeds. Bold: the best of a column; not tested."]
-    return ReportTable("Macro-F1 (%) of frequent and rare labels", columns, rows, notes)
+    return ReportTable("Macro-F1 (%) of frequent and rare labels", list(columns), rows, notes)
 
 
 def _curves(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -142,20 +123,16 @@ def _curves(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     for run in runs:
         points = {step: value for step, value in run["history"].items() if np.isfinite(value)}
         every = -(-len(points) // POINTS) or 1
-        about = {"place": _place(run), "loss": run["loss"], "seed": str(run["seed"]), "run": run["id"]}
+        about = {"place": run["place"], "loss": run["loss"], "seed": str(run["seed"]), "run": run["id"]}
         found += [{**about, "step": step, "value": points[step]} for step in sorted(points)[::every]]
     return found
 
 
 def _times(done: pd.DataFrame) -> list[dict[str, Any]]:
-    if "seconds.total" not in done:
-        return []
-    runs = done.dropna(subset=["seconds.total"]).to_dict("records")
-    return [
-        {"place": _place(run), "loss": run["loss"], "seed": str(run["seed"])}
-        | {"minutes": round(float(run["seconds.total"]) / 60, 3)}
-        for run in runs
-    ]
+    runs = done.dropna(subset=["seconds.total"]).to_dict("records") if "seconds.total" in done else []
+    about = [{"place": run["place"], "loss": run["loss"], "seed": str(run["seed"])} for run in runs]
+    minutes = [round(float(run["seconds.total"]) / 60, 3) for run in runs]
+    return [{**one, "minutes": each} for one, each in zip(about, minutes, strict=True)]
 
 
 def _runs(study: Study, table: pd.DataFrame) -> dict[str, Any]:
@@ -169,12 +146,9 @@ def _runs(study: Study, table: pd.DataFrame) -> dict[str, Any]:
     rows = []
     for i, run in enumerate(table.to_dict("records")):
         row: list[tuple[str, Any]] = [(str(run[name]), "") for name in heads]
-        for metric in metrics:
-            value = run.get(column_of(table, metric))
-            known = value is not None and value == value
-            row.append((metric_of(metric).text(value) if known else "", value if known else ""))
-        seconds = run.get("seconds.total")
-        row.append((f"{seconds / 60:.1f}", seconds) if seconds is not None and seconds == seconds else ("", ""))
+        numbers = [(run.get(column_of(table, metric)), metric_of(metric).text) for metric in metrics]
+        for value, text in (*numbers, (run.get("seconds.total"), lambda seconds: f"{seconds / 60:.1f}")):
+            row.append(("", "") if pd.isna(value) else (text(value), value))
         rows.append(row + [(texts[name][i], "") for name in differing])
     headings = [*heads, *(metric_of(metric).title for metric in metrics), "minutes"]
     return {
@@ -187,7 +161,7 @@ def _runs(study: Study, table: pd.DataFrame) -> dict[str, Any]:
 
 def _text(value: Any) -> str:
     """A setting in print; of a path within a machine the last two parts, where a Hub id has its own."""
-    if value is None or value != value:
+    if pd.isna(value):
         return ""
     if isinstance(value, float):
         return f"{value:g}"

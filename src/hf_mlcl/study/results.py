@@ -133,9 +133,9 @@ def save_table(table: pd.DataFrame, folder: str | Path) -> list[Path]:
     """Write ``runs.parquet`` and ``runs.csv``, each whole or not at all, and return their paths."""
     uniform = table.copy()
     for name in uniform.columns:
-        types = {type(value) for value in uniform[name] if value is not None and value == value}
+        types = {type(value) for value in uniform[name].dropna()}
         if len(types) > 1 and not types <= {int, float}:  # Parquet has one type per column
-            uniform[name] = [None if value is None or value != value else str(value) for value in uniform[name]]
+            uniform[name] = [None if pd.isna(value) else str(value) for value in uniform[name]]
     paths = [Path(folder) / "runs.parquet", Path(folder) / "runs.csv"]
     for path, write in zip(paths, (uniform.to_parquet, uniform.to_csv), strict=True):
         with whole_file(path) as draft:

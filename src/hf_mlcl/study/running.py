@@ -115,9 +115,11 @@ def _ending(job: Job, metrics: Sequence[str]) -> str:
 
 def _in_pool(jobs: Sequence[Job], workers: int | None, say: Callable[[str], None]) -> Iterator[tuple[Job, str | None]]:
     """Do jobs on this machine, a process each, and yield each at its end, with what was wrong where it died."""
+    import torch
     from accelerate.utils import patch_environment
 
-    devices = visible_devices()
+    named = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
+    devices = (named or [str(index) for index in range(torch.cuda.device_count())])[: torch.cuda.device_count()]
     slots = list(range(workers or max(1, len(devices))))
     share = 1 if devices else len(slots)
     context = _context(devices, jobs[0].runner)
@@ -155,9 +157,7 @@ def _in_own_process(job: Job, share: int, variables: Mapping[str, str]) -> None:
     os.environ.update(variables)  # the server that processes are copied from has those of its own beginning
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then ends this process
     threading.Thread(target=end_with_parent, daemon=True).start()
-    tqdm.set_lock(
-        threading.RLock()
-    )  # its own is a semaphore of the system, which a process that is killed leaves behind
+    tqdm.set_lock(threading.RLock())  # its own is a semaphore of the system, which a killed process leaves behind
     if share > 1 and "OMP_NUM_THREADS" not in os.environ:
         import torch
 
@@ -172,15 +172,6 @@ def _death(exit_code: int, log: Path) -> str:
         how = f"signal {name}" + (": perhaps the machine had no memory left" if name == "SIGKILL" else "")
     tail = log.read_text(encoding="utf-8", errors="replace").splitlines()[-20:] if log.exists() else []
     return "\n".join([*tail, f"The run's process ended with {how}."])
-
-
-def visible_devices() -> list[str]:
-    """The GPUs that this process may use, as ``CUDA_VISIBLE_DEVICES`` names them."""
-    import torch
-
-    count = torch.cuda.device_count()
-    named = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
-    return named[:count] if named else [str(index) for index in range(count)]
 
 
 def _context(devices: Sequence[str], runner: Runner) -> Any:

@@ -70,15 +70,9 @@ def compare(
     test: str = "auto",
     level: float = 0.05,
 ) -> Comparison:
-    """Compare the method with the best mean with every other one.
+    """Compare the method with the best mean with every other one, by one of `TESTS` at a level of significance.
 
-    Args:
-        methods: Scores by name; at least one.
-        metric: Name of the metric, for the test over examples.
-        labels: Truth (rows, labels), for the same.
-        higher_is_better: Whether the largest mean is the best.
-        test: One of `TESTS`.
-        level: Of significance.
+    The test over examples needs the truth, `labels` (rows, labels).
 
     Examples:
         >>> scores = {"good": [0.80, 0.81, 0.82], "as good": [0.81, 0.80, 0.81], "worse": [0.70, 0.72, 0.73]}
@@ -112,17 +106,11 @@ def randomisation_test(
     second: Sequence[npt.ArrayLike],
     metric: str,
     rounds: int = ROUNDS,
-    seed: int = 0,
 ) -> float:
     """Two-sided p-value of the paired approximate randomisation test over rows.
 
-    Args:
-        labels: Truth (rows, labels).
-        first: Decisions (rows, labels) of one method, one matrix per seed.
-        second: Those of the other, seeds in the same order. A row is swapped in all seeds at once.
-        metric: One of `COUNTED_METRICS`; the statistic is its mean over seeds.
-        rounds: Number of random swaps; p cannot fall below 1 / (rounds + 1).
-        seed: Of the swaps.
+    Each method has a matrix of decisions (rows, labels) per seed, in the same order; a row is swapped in all seeds at
+    once. The statistic is the mean over seeds of one of `COUNTED_METRICS`; p cannot fall below 1 / (rounds + 1).
 
     Examples:
         >>> truth = np.eye(4, dtype=bool)[np.arange(200) % 4]
@@ -133,7 +121,7 @@ def randomisation_test(
     if metric not in COUNTED_METRICS:
         raise ValueError(f"metric must be one of {', '.join(COUNTED_METRICS)}; got {metric!r}.")
     truth = np.asarray(labels, dtype=bool)
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(0)
     totals, gains = [], []
     for one, other in zip(first, second, strict=True):
         a, b = (_counts(truth, np.asarray(decisions, dtype=bool)) for decisions in (one, other))

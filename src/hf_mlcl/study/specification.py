@@ -15,6 +15,7 @@ import json
 import re
 import typing
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -201,6 +202,14 @@ class _Reader:
     def error(self, where: str, message: str) -> StudyError:
         return StudyError(f"{self.source}, {where}: {message}")
 
+    @contextmanager
+    def located(self, where: str) -> Iterator[None]:
+        """What is wrong in the block is wrong there."""
+        try:
+            yield
+        except (TypeError, ValueError) as error:
+            raise self.error(where, str(error)) from error
+
     def check_type(self, where: str, value: Any, hint: Any) -> Any:
         if not accepts(hint, value):
             raise self.error(where, f"must be {hint_name(hint)}; it is {value!r}.")
@@ -243,12 +252,20 @@ class _Reader:
 
     def runs(self) -> list[Run]:
         from hf_mlcl.data import list_corpora
+        from hf_mlcl.experiments.parsing import import_plugins
+        from hf_mlcl.losses import on_logits_only
+        from hf_mlcl.study.execution import check_arguments
 
         corpora, losses = self._named("corpora"), self._named("losses")
         settings = self._named("settings") if self.document.get("settings") else {"default": {}}
         defaults = self._block("defaults", self.document.get("defaults") or {})
-        self._import_plugins([defaults, *losses.values(), self.last_block])
-        kinds = {loss: self._kind(loss, block) for loss, block in losses.items()}
+        for block in (defaults, *losses.values(), self.last_block):  # losses of the user, of which some may be named
+            with self.located("plugins"):
+                import_plugins(self.check_type("plugins", block.get("plugins") or [], list[str]))
+        kinds = {}
+        for loss, block in losses.items():
+            with self.located(f"losses.{loss}"):
+                kinds[loss] = "logit" if on_logits_only(str(block.get("loss", loss))) else "contrastive"
         overrides = self._overrides(
             {"corpus": corpora, "loss": losses, "setting": settings, "kind": ("contrastive", "logit")}
         )
@@ -268,7 +285,12 @@ class _Reader:
                 choice = {**point, **dict(zip(search, combination, strict=True))}
                 arguments = _nested({**values, **choice, "seed": seed})
                 runs.append(Run(corpus, loss, setting, seed, arguments, choice, kinds[loss]))
-                self._check_run(runs[-1], checked)
+                # All arguments are built once, whatever the seed: what is out of range is found before the first run.
+                key = json.dumps({**arguments, "seed": 0}, sort_keys=True)
+                if key not in checked:
+                    with self.located(f"run {runs[-1].title}"):
+                        check_arguments(runs[-1])
+                    checked.add(key)
         if not runs:
             raise self.error("overrides", "every run is skipped; nothing is left to do.")
         return runs
@@ -311,24 +333,6 @@ class _Reader:
             raise self.error("seeds", f"must be different whole numbers from 0, such as [0, 1, 2]; it is {seeds}.")
         return seeds
 
-    def _import_plugins(self, blocks: Sequence[Mapping[str, Any]]) -> None:
-        """Make losses of the user known, of which some are named in the file."""
-        from hf_mlcl.experiments.parsing import import_plugins
-
-        for plugins in (block["plugins"] for block in blocks if block.get("plugins")):
-            try:
-                import_plugins(self.check_type("plugins", plugins, list[str]))
-            except ValueError as error:
-                raise self.error("plugins", str(error)) from error
-
-    def _kind(self, name: str, block: Mapping[str, Any]) -> str:
-        from hf_mlcl.losses import on_logits_only
-
-        try:
-            return "logit" if on_logits_only(str(block.get("loss", name))) else "contrastive"
-        except ValueError as error:
-            raise self.error(f"losses.{name}", str(error)) from error
-
     def _block(self, where: str, block: Any, own: Sequence[str] = ()) -> dict[str, Any]:
         """A block as it is; its arguments are checked run by run. `own` are keys beyond those that every block has."""
         if not isinstance(block, dict):
@@ -345,18 +349,6 @@ class _Reader:
             if key in RESERVED and key not in own:
                 raise self.error(where, f"{key!r} cannot be set here; {RESERVED[key]}.")
         return block
-
-    def _check_run(self, run: Run, checked: set[str]) -> None:
-        """Build all arguments of a run once, whatever its seed: what is out of range is found before the first run."""
-        from hf_mlcl.study.execution import check_arguments
-
-        key = json.dumps({**run.arguments, "seed": 0}, sort_keys=True)
-        if key not in checked:
-            try:
-                check_arguments(run)
-            except (TypeError, ValueError) as error:
-                raise self.error(f"run {run.title}", str(error)) from error
-            checked.add(key)
 
     def _apply(self, change: str) -> None:
         """Change the document, or the block of arguments that goes over everything."""
@@ -405,14 +397,13 @@ def _merged(blocks: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], dict[s
 
 def _recipe_points(values: Mapping[str, Any], search: Mapping[str, Any]) -> list[dict[str, Any]]:
     """What the recipe of the corpus tries for the loss, without what the file sets itself."""
-    from hf_mlcl.experiments import study_recipe
+    from hf_mlcl.experiments.recipe import study_recipe, unique
 
     grid = study_recipe(values["corpus"]).grid(values["loss"], values.get("size", "full"))
     points = [dict(flat(point)) for point in grid]
-    varied = [key for key in points[0] if key not in values and key not in search]
-    varied = [key for key in varied if any(point[key] != points[0][key] for point in points)]
-    chosen = [{key: point[key] for key in varied} for point in points]
-    return [point for number, point in enumerate(chosen) if point not in chosen[:number]]
+    free = [key for key in points[0] if key not in values and key not in search]
+    varied = [key for key in free if any(point[key] != points[0][key] for point in points)]
+    return unique({key: point[key] for key in varied} for point in points)
 
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

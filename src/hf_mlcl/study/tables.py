@@ -99,6 +99,11 @@ class ReportTable:
         ]
 
 
+def place_name(corpus: str, *settings: str) -> str:
+    """What a corpus is called in print, with its setting, where that has a name."""
+    return ", ".join([CORPUS_TITLES.get(corpus, corpus), *(name for name in settings if name != "default")])
+
+
 def metric_of(name: str) -> Metric:
     """How a metric is printed; one that has no title of its own as it is."""
     return METRICS.get(name, Metric(name.replace("_", " "), 1.0, 4))
@@ -117,15 +122,11 @@ def report_tables(
     metrics: Sequence[str] | None = None,
     underline_second: bool = False,
 ) -> list[ReportTable]:
-    """The tables of a study.
+    """The tables of a study from its runs, which are read from its folder if not given.
 
-    Args:
-        study: The study.
-        table: Its runs; read from its folder if not given.
-        per: ``"metric"``: a table for each metric, the settings (full and small) side by side; ``"setting"``: a table
-            for each setting, the metrics side by side, as the paper prints them.
-        metrics: Those of the study's report if not given.
-        underline_second: Whether the second best mean of a column is underlined.
+    With ``per="metric"`` there is one for each metric, the settings (full and small) side by side; with ``"setting"``
+    one for each setting, the metrics side by side, as the paper prints them. `metrics` are those of the study's report
+    if not given; `underline_second` underlines the second best mean of a column.
     """
     if per not in ("metric", "setting"):
         raise ValueError(f"per must be 'metric' or 'setting'; got {per!r}.")
@@ -159,19 +160,12 @@ Place = tuple[str, str, str]
 
 
 def pair_comparison(study: Study, chosen: pd.DataFrame) -> Callable[[Place, str, str], Comparison]:
-    """Compares two losses at a place, by the test of the study's report.
-
-    Args:
-        study: The study.
-        chosen: Its finished runs, as `select` gives them.
-    """
-    builder, report = _Builder(study, chosen, chosen, second=False), study.report
+    """Compares two losses at a place, by the test of the study's report; `chosen` are runs as `select` gives them."""
+    builder = _Builder(study, chosen, chosen, second=False)
 
     def compared(place: Place, first: str, second: str) -> Comparison:
-        scores, labels = builder.with_decisions(place, builder.scores(place))
-        pair = {name: scores[name] for name in (first, second)}
-        higher = metric_of(place[2]).higher_is_better
-        return compare(pair, place[2], labels, higher, test=report.test, level=report.level)
+        scores = builder.scores(place)
+        return builder.compared(place, {name: scores[name] for name in (first, second)})
 
     return compared
 
@@ -189,8 +183,8 @@ class _Builder:
         filled: list[list[Cell | None]] = []
         tests: dict[Place, str] = {}
         for place, scores in found.items():
-            comparison, cells = self.ours(place, scores)
-            tests[place] = comparison.test
+            comparison = self.compared(place, scores)
+            cells, tests[place] = self.ours(place, scores, comparison.winners), comparison.test
             columns.append((*_heading(place), OURS))
             filled.append([cells.get(loss) for loss in losses])
             printed = [self.paper_cell(place, loss) if loss in scores else None for loss in losses]
@@ -200,7 +194,10 @@ class _Builder:
         rows = [Row(self.group(loss), loss, [cells[i] for cells in filled]) for i, loss in enumerate(losses)]
         rows.sort(key=lambda row: GROUPS.index(row.group))
         with_paper = any(column[-1] == PAPER for column in columns)
-        return ReportTable(title, _without_idle_levels(columns), rows, self.notes(tests, with_paper))
+        # Levels that say the same everywhere are left out, but for the first, the corpus.
+        levels = [i for i in range(4) if i == 0 or len({column[i] for column in columns}) > 1]
+        headings = [tuple(column[level] for level in levels) for column in columns]
+        return ReportTable(title, headings, rows, self.notes(tests, with_paper))
 
     def scores(self, place: Place) -> dict[str, Scores]:
         column = column_of(self.chosen, place[2])
@@ -212,32 +209,31 @@ class _Builder:
             for loss, rows in known.groupby("loss", sort=False)
         }
 
-    def ours(self, place: Place, scores: dict[str, Scores]) -> tuple[Comparison, dict[str, Cell]]:
-        metric, report = metric_of(place[2]), self.study.report
-        scores, labels = self.with_decisions(place, scores)
-        comparison = compare(scores, place[2], labels, metric.higher_is_better, test=report.test, level=report.level)
+    def ours(self, place: Place, scores: dict[str, Scores], winners: set[str]) -> dict[str, Cell]:
+        metric = metric_of(place[2])
         order = sorted(scores, key=lambda loss: scores[loss].mean, reverse=metric.higher_is_better)
-        cells = {
+        return {
             loss: Cell(
                 metric.text(values.mean),
                 None if values.deviation is None else metric.text(values.deviation),
-                bold=loss in comparison.winners,
+                bold=loss in winners,
                 underlined=self.second and order[1:2] == [loss],
             )
             for loss, values in scores.items()
         }
-        return comparison, cells
 
-    def with_decisions(self, place: Place, scores: dict[str, Scores]) -> tuple[dict[str, Scores], Flags | None]:
-        """Scores with what was decided for each test row, where all runs of the column have that for the same rows."""
-        if self.study.report.test in ("seeds", "none"):
-            return scores, None
-        runs = self.rows[place[:2]].to_dict("records")
-        found = [(run["loss"], run["seed"], *each) for run in runs if (each := self.decisions(run["id"])) is not None]
-        if len(found) < len(runs) or not all(np.array_equal(truth, found[0][2]) for _, _, truth, _ in found):
-            return scores, None
-        made = {loss: {seed: made for name, seed, _, made in found if name == loss} for loss in scores}
-        return {loss: replace(values, decisions=made[loss]) for loss, values in scores.items()}, found[0][2]
+    def compared(self, place: Place, scores: dict[str, Scores]) -> Comparison:
+        """Of scores, with what was decided for each test row, where all runs of the column have that for the same."""
+        report, labels = self.study.report, None
+        if report.test not in ("seeds", "none"):
+            runs = self.rows[place[:2]].to_dict("records")
+            found = [(run["loss"], run["seed"], *each) for run in runs if (each := self.decisions(run["id"]))]
+            if len(found) == len(runs) and all(np.array_equal(truth, found[0][2]) for _, _, truth, _ in found):
+                labels = found[0][2]
+                made = {loss: {seed: made for name, seed, _, made in found if name == loss} for loss in scores}
+                scores = {loss: replace(values, decisions=made[loss]) for loss, values in scores.items()}
+        higher = metric_of(place[2]).higher_is_better
+        return compare(scores, place[2], labels, higher, test=report.test, level=report.level)
 
     def _decisions(self, run_id: str) -> tuple[Flags, Flags] | None:
         from hf_mlcl.experiments.results import DECISIONS_FILE, load_decisions
@@ -298,9 +294,3 @@ class _Builder:
 
 def _heading(place: Place) -> tuple[str, str, str]:
     return CORPUS_TITLES.get(place[0], place[0]), place[1], metric_of(place[2]).title
-
-
-def _without_idle_levels(columns: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """Headings without the levels that say the same everywhere; the corpus, which is the first, always stays."""
-    levels = [i for i in range(4) if i == 0 or len({column[i] for column in columns}) > 1]
-    return [tuple(column[level] for level in levels) for column in columns]

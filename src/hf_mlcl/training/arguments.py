@@ -145,10 +145,11 @@ class ContrastiveTrainingArguments(TrainingArguments):
     def _choose_best_checkpoint(self) -> None:
         """For losses on logits: keep the best checkpoint by micro-F1, where the user's own settings let it be told."""
         logits = on_logits_only(self.loss)
-        evaluation, saving = (_word(getattr(self, name)) for name in ("eval_strategy", "save_strategy"))
+        strategies = (getattr(self, name) for name in ("eval_strategy", "save_strategy"))
+        evaluation, saving = (str(getattr(one, "value", one)) for one in strategies)  # still words, or HF's enumeration
         if self.load_best_model_at_end is None:
             self.load_best_model_at_end = logits and "no" not in (evaluation, saving)
-            not_chosen = saving == "steps" and self.save_steps == _default("save_steps")  # type: ignore[has-type]
+            not_chosen = saving == "steps" and self.save_steps == TrainingArguments.save_steps  # type: ignore[has-type]
             if self.load_best_model_at_end and not_chosen:
                 self.save_strategy = self.eval_strategy  # so that every score has its checkpoint
                 self.save_steps = self.eval_steps or self.logging_steps
@@ -208,12 +209,3 @@ class ContrastiveTrainingArguments(TrainingArguments):
         if "temperature" in hyperparameters(self.loss):
             settings.setdefault("temperature", self.temperature)
         return build_loss(self.loss, **settings)
-
-
-def _word(strategy: Any) -> str:
-    """A strategy, still a word or already HF's enumeration, as a word."""
-    return str(getattr(strategy, "value", strategy))
-
-
-def _default(name: str) -> Any:
-    return TrainingArguments.__dataclass_fields__[name].default

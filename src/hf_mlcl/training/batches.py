@@ -19,6 +19,10 @@ logger = logging.getLogger(__name__)
 
 MOST_DROPPED = 0.2
 """Share of the training rows that may be left out of an epoch without a word."""
+NEEDS_LABELS = (
+    "The dataset needs a column `labels`, and the collator must make multi-hot vectors of it: use "
+    "hf_mlcl.data.TextCollator or ImageCollator."
+)
 REAL_ROWS = "_real_rows"
 """Key under which a batch carries how many of all ranks' rows are examples and not copies that fill it up."""
 

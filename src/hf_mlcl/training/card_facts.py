@@ -75,7 +75,10 @@ def training_report(
     report = replace(
         report,
         data=_data(dataset, dataset_id, trainer.train_dataset, _label_counts(trainer, report.label_names)),
-        losses=[_loss_facts(term.loss) for term in loss_terms(trainer.loss)],
+        losses=[
+            LossFacts(loss_name(term.loss), _formula(term.loss), getattr(term.loss, "citation", ""))
+            for term in loss_terms(trainer.loss)
+        ],
         hyperparameters=_hyperparameters(trainer),
         scores=scores,
         evaluation=sentence,
@@ -95,11 +98,9 @@ def training_report(
     return replace(report, **{name: value for name, value in facts.items() if value is not None})
 
 
-def _loss_facts(loss: Any) -> LossFacts:
-    formula = getattr(loss, "formula", "")  # a loss of the user's own need not have these
-    if formula and loss.kind == "contrastive":
-        formula = f"{CONTRAST}\n{formula}"
-    return LossFacts(loss_name(loss), formula, getattr(loss, "citation", ""))
+def _formula(loss: Any) -> str:
+    formula = getattr(loss, "formula", "")  # a loss of the user's own need not have one
+    return f"{CONTRAST}\n{formula}" if formula and loss.kind == "contrastive" else formula
 
 
 def _hyperparameters(trainer: Any) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from torch import Tensor
 from hf_mlcl.evaluation.config import LinearEvaluationConfig
 from hf_mlcl.evaluation.linear import LinearEvaluationResult, linear_evaluate, score_heads
 from hf_mlcl.models import MLCLForImageClassification, MLCLForSequenceClassification, MLCLModel
+from hf_mlcl.training.batches import NEEDS_LABELS
 
 if TYPE_CHECKING:
     from hf_mlcl.training.trainer import ContrastiveMultiLabelTrainer
@@ -32,13 +33,10 @@ def split_features(
     cache_dir: str | os.PathLike[str] | None = None,
     augmented_passes: int = 0,
 ) -> SplitFeatures:
-    """Features and labels of each split by the weights of the moment, computed once.
+    """Features and labels of each split that is not None by the weights of the moment, computed once, on all ranks.
 
-    Args:
-        trainer: Whose model computes them, on all ranks.
-        splits: Rows by name; splits that are None are left out.
-        cache_dir: Where to keep them for the next call with the same weights and rows.
-        augmented_passes: Passes of augmented rows of ``train``; 0 for one of plain rows.
+    With `augmented_passes`, ``train`` is encoded so many times with augmented rows in place of once with plain ones. A
+    `cache_dir` keeps features for the next call with the same weights and rows.
     """
     if augmented_passes < 0:
         raise ValueError(f"augmented_passes must be 0 or the number of passes, but is {augmented_passes}.")
@@ -49,10 +47,7 @@ def split_features(
         numbers: Any = range(1, augmented_passes + 1) if name == "train" and augmented_passes else [None]
         passes = [trainer._cached_features(rows, cache_dir, number) for number in numbers]
         if len(passes[0][1]) == 0:
-            raise ValueError(
-                f"{name} has no labels. The dataset needs a column `labels`, and the collator must make multi-hot "
-                "vectors of it: use hf_mlcl.data.TextCollator or ImageCollator."
-            )
+            raise ValueError(f"{name} has no labels. {NEEDS_LABELS}")
         if len(passes) > 1 and np.array_equal(passes[0][0], passes[1][0]):
             warnings.warn(
                 f"augmented_passes={augmented_passes}, but two passes have the same features: the data_collator does "
@@ -72,11 +67,8 @@ def evaluate_features(
 ) -> LinearEvaluationResult:
     """Heads on features, their scores, and the thresholds that they decide by; the same on every rank.
 
-    Args:
-        trainer: Whose classifier is scored with ``protocol="direct"``; otherwise it says only where to compute.
-        features: What `split_features` gave: validation, and train where heads are fitted; test may be left out.
-        config: How to fit, score and decide.
-        priors: With ``protocol="best"``: where heads may shrink to.
+    Test may be left out, and train with ``protocol="direct"``, which scores the trainer's own classifier. `priors` are
+    where heads of ``protocol="best"`` may shrink to.
     """
     device, validation = trainer.args.device, features["validation"]
     test: tuple[Any, Any] = features.get("test", (None, None))

@@ -41,7 +41,8 @@ class FeatureTrainer(BatchTrainer):
             "backbone": self.model.backbone.config.to_dict(),
             "pooling": self.model.config.pooling,
             "precision": self.accelerator.mixed_precision,
-            "collator": _description(collator),
+            # The same in the next process, which an address would not be.
+            "collator": Hasher.hash(collator) if " at 0x" in repr(collator) else repr(collator),
             "augmentation": augmented_pass and [self.args.seed, augmented_pass],
         }
         key = feature_key(self.model.backbone.state_dict(), fingerprint, processing)
@@ -66,10 +67,8 @@ class FeatureTrainer(BatchTrainer):
     ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
         """`extract_features`, and the multi-hot labels of the same rows; no columns of labels where there are none.
 
-        Args:
-            dataset: Rows for the collator.
-            augmented_pass: Make the batches with the training collator and random numbers of this pass's own, the same
-                in every call. None makes them as evaluation does.
+        Batches are made as for evaluation; those of an `augmented_pass` with the training collator and random numbers
+        of the pass's own, the same in every call.
         """
         check_not_empty(dataset=dataset)
         was_training = self.model.training
@@ -104,12 +103,6 @@ class FeatureTrainer(BatchTrainer):
         if order is not None:  # back to the order of the rows
             found = [part[order.argsort()] if len(part) else part for part in found]
         return found[0].numpy(), found[1].numpy()
-
-
-def _description(collator: Any) -> str:
-    """What a collator does, for a key that is the same in the next process."""
-    told = repr(collator)
-    return Hasher.hash(collator) if " at 0x" in told else told
 
 
 @contextmanager

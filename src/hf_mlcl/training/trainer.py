@@ -27,7 +27,7 @@ from hf_mlcl.models import FeatureBackbone, MLCLModel
 from hf_mlcl.models.adapter_files import find_adapter, load_trained_state, read_adapter
 from hf_mlcl.models.adapters import adopt, check_trainable, has_adapter
 from hf_mlcl.training.arguments import ContrastiveTrainingArguments
-from hf_mlcl.training.batches import REAL_ROWS, check_not_empty, evenly, first_view
+from hf_mlcl.training.batches import NEEDS_LABELS, REAL_ROWS, check_not_empty, evenly, first_view
 from hf_mlcl.training.card_facts import scores_of, training_report
 from hf_mlcl.training.divergence import DivergenceWatch
 from hf_mlcl.training.evaluation import evaluate_features, make_classifier, split_features
@@ -37,11 +37,6 @@ from hf_mlcl.training.pushing import PushingTrainer
 from hf_mlcl.training.sharding import name_layers
 
 logger = logging.getLogger(__name__)
-
-NEEDS_LABELS = (
-    "The dataset needs a column `labels`, and the collator must make multi-hot vectors of it: use "
-    "hf_mlcl.data.TextCollator or ImageCollator."
-)
 
 
 class ContrastiveMultiLabelTrainer(FeatureTrainer, PushingTrainer):
@@ -117,8 +112,8 @@ class ContrastiveMultiLabelTrainer(FeatureTrainer, PushingTrainer):
         """Training data, and how often each label occurs in it, once a linear evaluation has seen all of it."""
         if model is not None:
             model = self._fit_model_to_loss(model, args)
-        names = ("compute_metrics", "preprocess_logits_for_metrics")
-        self._given_for_logits = {name: kwargs[name] for name in names if kwargs.get(name) is not None}
+        for_logits = ("compute_metrics", "preprocess_logits_for_metrics")
+        self._given_for_logits = {name: kwargs[name] for name in for_logits if kwargs.get(name) is not None}
         kwargs["compute_metrics"] = self._metrics_of_loss(args)
         self.processing_class = processing_class  # already needed where HF's makes the first model
         super().__init__(
@@ -133,9 +128,8 @@ class ContrastiveMultiLabelTrainer(FeatureTrainer, PushingTrainer):
         self.add_callback(self.divergence)
         if data_collator is None and isinstance(processing_class, PreTrainedTokenizerBase):
             self.data_collator = TextCollator(processing_class, self.model.config.num_labels)
-        self.data_collator, self.eval_data_collator = map(
-            self._with_label_names, (self.data_collator, self.eval_data_collator)
-        )
+        self.data_collator = self._with_label_names(self.data_collator)
+        self.eval_data_collator = self._with_label_names(self.eval_data_collator)
         self._align_tokens(self.model)
 
     def _with_label_names(self, collator: Any) -> Any:

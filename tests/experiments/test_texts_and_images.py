@@ -60,6 +60,13 @@ def test_a_table_with_both_is_recognised_and_no_row_is_lost(table):
     assert data_fingerprint(data.splits) != data_fingerprint(without)
 
 
+def test_the_choices_for_texts_with_images_are_shown_without_a_training(table):
+    result = CliRunner().invoke(app, ["train", str(table), "--check"])
+    assert result.exit_code == 0, result.output
+    shown = [line.split()[0] for line in result.output.splitlines() if line.strip()]
+    assert {"max_length", "image_size", "steps"} <= set(shown)
+
+
 def run(table: Path, backbone: Path, output: Path):
     data = read_own_data(table)
     settings = {

@@ -9,7 +9,7 @@ import os
 import textwrap
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import astuple, dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from transformers import TrainingArguments
 
@@ -21,7 +21,7 @@ from hf_mlcl.experiments.parsing import build_experiment, evaluates_linearly, li
 from hf_mlcl.experiments.recipe import Recipe, unique
 from hf_mlcl.losses import build_loss, hyperparameters, loss_kinds, loss_names
 from hf_mlcl.models.configuration import MLCLConfig
-from hf_mlcl.study.cost import kept_rows, settings_cost, split_sizes
+from hf_mlcl.study.cost import DEVICE_RATE, kept_rows, settings_cost, split_sizes
 from hf_mlcl.training import ContrastiveTrainingArguments
 
 PAPER, AUTHORS, OURS = "paper", "authors' code", "ours"
@@ -88,14 +88,17 @@ OF_CORPUS = {
 }
 
 
-def origins(corpus: str, modality: Literal["text", "image"]) -> dict[str, Origin]:
+def origins(corpus: str, modality: str) -> dict[str, Origin]:
     """The origin of every setting that the study, or this project in its place, has chosen for a corpus.
 
     Examples:
         >>> origins("aapd", "text")["weight_decay"].who, origins("voc2007", "image")["weight_decay"].who
         ('paper', 'ours')
     """
-    known = {**ANY, **OF_MODALITY[modality], **OF_CORPUS.get(corpus, {})}
+    known = dict(ANY)
+    for part in modality.split("+"):
+        known |= OF_MODALITY[part]
+    known |= OF_CORPUS.get(corpus, {})
     of_study = corpus in list_corpora() and corpus_facts(corpus).study is not None
     return known if of_study else dict.fromkeys(known, Origin(OURS))
 
@@ -116,7 +119,7 @@ class Resolved:
 
 @dataclass(frozen=True)
 class DryRun:
-    """What would be done; rows, steps and hours are None where the rows are not known."""
+    """What would be done; rows, steps and hours are None where the rows are not known, hours also for two towers."""
 
     title: str
     study: dict[str, Resolved]  # what the study speaks of and matters for this loss and corpus, and what the user said
@@ -138,9 +141,10 @@ class DryRun:
             amounts = [
                 f"rows   {train:,} train, {validation:,} validation, {test:,} test",
                 f"steps  {self.steps:,}",
-                f"time   about {self.hours:,.2g} hours of one GPU of the class of an A100, at an assumed rate "
-                f"(see `hf-mlcl study cost --help`)",
             ]
+        if self.hours is not None:
+            assumed = "of one GPU of the class of an A100, at an assumed rate (see `hf-mlcl study cost --help`)"
+            amounts.append(f"time   about {self.hours:,.2g} hours {assumed}")
         others = ["Without a say of the study, or without effect here:"]
         for origin in dict.fromkeys(one.origin for one in self.others.values()):
             named = (f"{name}={_shown(one.value)}" for name, one in self.others.items() if one.origin == origin)
@@ -155,7 +159,7 @@ def dry_run(
     *,
     from_file: Collection[str] = (),
     said_by: str = COMMAND_LINE,
-    modality: Literal["text", "image"] | None = None,
+    modality: str | None = None,
     rows: SplitSizes | None = None,
 ) -> DryRun:
     """Resolve every setting of an experiment, as `build_experiment` does, and say where it comes from.
@@ -205,7 +209,7 @@ def dry_run(
         others={name: resolved[name] for name in sorted(resolved) if name not in shown},
         rows=rows,
         steps=None if rows is None else training_steps(rows.train, training),
-        hours=None if rows is None else settings_cost(plain, modality, rows).hours,
+        hours=None if rows is None or modality not in DEVICE_RATE else settings_cost(plain, modality, rows).hours,
     )
 
 
@@ -257,10 +261,11 @@ def _tried(grid: Sequence[Mapping[str, Any]]) -> dict[str, tuple[Any, ...]]:
 
 
 def _without_effect(
-    experiment: ExperimentArguments, training: ContrastiveTrainingArguments, modality: Literal["text", "image"]
+    experiment: ExperimentArguments, training: ContrastiveTrainingArguments, modality: str
 ) -> set[str]:
     """Settings of the study that mean nothing for this kind of data and loss."""
-    nothing = {"image_size", "augmented_passes"} if modality == "text" else {"max_length", "pooling", "clean_text"}
+    of_others = {"text": {"image_size", "augmented_passes"}, "image": {"max_length", "pooling", "clean_text"}}
+    nothing = of_others.get(modality, set())
     kinds = loss_kinds(training.loss)
     nothing |= set(OF_PROTOCOL["study" if experiment.protocol == "best" else "best"])
     if experiment.protocol == "best" or not evaluates_linearly(experiment, training.loss):

@@ -16,7 +16,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 from transformers import PreTrainedModel
@@ -25,7 +24,7 @@ from transformers.utils import ADAPTER_CONFIG_NAME, ADAPTER_SAFE_WEIGHTS_NAME, c
 from hf_mlcl.models import adapters
 from hf_mlcl.models.adapters import Origin, has_adapter, peft_library
 from hf_mlcl.models.configuration import MLCLConfig
-from hf_mlcl.models.loading import check_kernels, check_weights, place, trust_backbone, unreadable_weights
+from hf_mlcl.models.loading import check_kernels, check_weights, place, read_tensors, trust_backbone
 
 logger = logging.getLogger(__name__)
 
@@ -46,34 +45,6 @@ class WithAdapter(PreTrainedModel):
     """
 
     origin: Origin | None = None
-
-    @classmethod
-    def from_pretrained(
-        cls,
-        name: str | os.PathLike[str] | None,
-        *args: Any,
-        backbone: str | os.PathLike[str] | PreTrainedModel | None = None,
-        **kwargs: Any,
-    ) -> Any:
-        """As of any model (`SharedModel.from_pretrained`); one with an adapter loads its base model first.
-
-        Args:
-            name: A folder, or a model on the Hub.
-            *args: As for any model.
-            backbone: Of a model with an adapter: the base model, where it is no longer where it was.
-            **kwargs: As for any model.
-        """
-        if name is not None and find_adapter(name, **place(kwargs)):
-            wants_info, new_sizes = (kwargs.pop(k, False) for k in ("output_loading_info", "ignore_mismatched_sizes"))
-            model = load_model(cls, name, backbone=backbone, new_sizes=new_sizes, **kwargs)
-            return (model, {"missing_keys": set(), "unexpected_keys": set()}) if wants_info else model
-        if backbone is not None:
-            raise ValueError(f"backbone is for a model with an adapter, which {name} is not: it brings its own.")
-        found = super().from_pretrained(name, *args, **kwargs)
-        if name is not None:
-            model = found[0] if isinstance(found, tuple) else found
-            model.origin = Origin.of(model.backbone, os.fspath(name), kwargs.get("revision"), mlcl=True)
-        return found
 
     def save_pretrained(self, save_directory: str | os.PathLike[str], *args: Any, **kwargs: Any) -> Any:
         """As for any model; of one with an adapter, the adapter and the heads, and not the backbone."""
@@ -191,21 +162,13 @@ def read_adapter(name: str | os.PathLike[str], **where: Any) -> Stored:
     if settings.get("megatron_config") is not None:  # with it, PEFT would import a module that the file names
         raise ValueError(f"{config} has a megatron_config, which is not supported.")
     known = peft_library().PeftConfig.from_peft_type(**settings)
-    state = {f"adapter.{key.removeprefix(OF_PEFT)}": value for key, value in _tensors(adapter)[0].items()}
-    of_heads, facts = _tensors(heads)
+    state = {f"adapter.{key.removeprefix(OF_PEFT)}": value for key, value in read_tensors(adapter)[0].items()}
+    of_heads, facts = read_tensors(heads)
     try:
         origin = Origin(**json.loads(facts["origin"]))
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{heads} does not say which base model it belongs to. Save or download it again.") from error
     return Stored(known, {**state, **of_heads}, origin)
-
-
-def _tensors(path: str) -> tuple[dict[str, Tensor], dict[str, str]]:
-    try:
-        with safe_open(path, framework="pt") as file:
-            return {key: file.get_tensor(key) for key in file.keys()}, file.metadata() or {}  # noqa: SIM118 - no dict
-    except SafetensorError as error:
-        raise unreadable_weights(path, error) from error
 
 
 def load_model(

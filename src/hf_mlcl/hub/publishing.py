@@ -184,20 +184,18 @@ def _write_onnx(model: Any, folder: Path, processor: Any) -> None:
     """The graph, and beside it a configuration that libraries know: the graph does the rest."""
     export_onnx(model, folder / "onnx" / "model.onnx")
     config, ours = model.config.backbone_config, model.config
+    described = config.to_dict()
     if isinstance(config, TimmWrapperConfig):
         described = {
             "architecture": config.architecture,
             "num_classes": 0,
             "pretrained_cfg": dict(config.pretrained_cfg),
         }
-    else:
-        described = config.to_dict()
     if not isinstance(model, MLCLModel):
         described.pop("architectures", None)  # that of the bare backbone
         described |= {"id2label": ours.id2label, "label2id": ours.label2id, **decision_settings(ours)}
-        described |= (
-            {"num_classes": ours.num_labels, "label_names": ours.label_names} if "architecture" in described else {}
-        )
+        if "architecture" in described:
+            described |= {"num_classes": ours.num_labels, "label_names": ours.label_names}
     (folder / "config.json").write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")
     if processor is not None:
         save_processor(processor, model, folder)

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hf_mlcl.files import whole_file
-from hf_mlcl.metrics import DecisionRule
+from hf_mlcl.metrics import DecisionRule, frequency_groups
 from hf_mlcl.pages import charts, numbers
 from hf_mlcl.pages.html import data_uri, excerpt, render, thumbnail
 from hf_mlcl.pages.suspicious import Suspicion, expected_labels, suspicious_rows
@@ -139,7 +139,7 @@ def _html(one: Explained, map_by: Map) -> str:
     counts = None if one.train is None else one.train.labels.sum(0)
     table = numbers.label_table(truth, p, one.rule, None if counts is None else counts.tolist())
     frequencies = [row["rows"] if counts is None else row["train"] for row in table]
-    rare = set(numbers.rare_labels(truth.sum(0) if counts is None else counts))
+    rare = set(frequency_groups(truth.sum(0) if counts is None else counts)["tail"].tolist())
     searched = _some(0 if one.train is None else len(one.train.labels), TRAINING_ROWS)
     suspicions: list[Suspicion] = []
     if one.train is not None and len(searched) >= 2 * numbers.BINS:

@@ -84,12 +84,11 @@ def trained_state(model: MLCLModel, state_dict: Mapping[str, Tensor] | None = No
     state = model.state_dict() if state_dict is None else state_dict
     if not has_adapter(model):
         return dict(state)
-    of_backbone = {name.removeprefix("backbone."): value for name, value in state.items() if _is_backbone(name)}
+    of_backbone, heads = _parted(state, "backbone.")
     (adapter,) = model.backbone.peft_config
     found = peft_library().get_peft_model_state_dict(
         model.backbone, state_dict=of_backbone, adapter_name=adapter, save_embedding_layers=False
     )
-    heads = {name: value for name, value in state.items() if not _is_backbone(name)}
     return {f"adapter.{name}": value for name, value in found.items()} | heads
 
 
@@ -109,31 +108,29 @@ def load_trained_state(
         "mismatched_keys": [(key, state[key].shape, own[key].shape) for key in other - allowed],
     }
     check_weights(name, found)
-    taken = {key: value for key, value in state.items() if key not in allowed}
-    model.load_state_dict({key: value for key, value in taken.items() if not key.startswith("adapter.")}, strict=False)
+    of_adapter, heads = _parted({key: value for key, value in state.items() if key not in allowed}, "adapter.")
+    model.load_state_dict(heads, strict=False)
     if has_adapter(model):
-        of_adapter = {key.removeprefix("adapter."): value for key, value in taken.items() if key.startswith("adapter.")}
         (adapter,) = model.backbone.peft_config
         peft_library().set_peft_model_state_dict(model.backbone, of_adapter, adapter_name=adapter)
 
 
-def _is_backbone(name: str) -> bool:
-    return name.startswith("backbone.")
+def _parted(state: Mapping[str, Tensor], prefix: str) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """The weights whose names begin with a prefix, without it; and the others."""
+    part = {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
+    return part, {name: value for name, value in state.items() if not name.startswith(prefix)}
 
 
 def save_adapter(model: MLCLModel, folder: str | os.PathLike[str], state_dict: Any = None) -> None:
     """Write the adapter and the heads of a model."""
     state, origin = trained_state(model, state_dict), adapters.checked_origin(model)
-    stored = {name: value.detach().cpu().contiguous() for name, value in state.items()}
+    adapter, heads = _parted({name: value.detach().cpu().contiguous() for name, value in state.items()}, "adapter.")
     Path(folder).mkdir(parents=True, exist_ok=True)
     (config,) = copy.deepcopy(model.backbone.peft_config).values()
     config.inference_mode = True  # as PEFT itself writes it
     config.save_pretrained(os.fspath(folder))
-    adapter = {
-        OF_PEFT + name.removeprefix("adapter."): value for name, value in stored.items() if name.startswith("adapter.")
-    }
+    adapter = {OF_PEFT + name: value for name, value in adapter.items()}
     save_file(adapter, Path(folder, ADAPTER_SAFE_WEIGHTS_NAME), {"format": "pt"})
-    heads = {name: value for name, value in stored.items() if not name.startswith("adapter.")}
     save_file(heads, Path(folder, HEADS_FILE), {"format": "pt", "origin": json.dumps(origin._asdict())})
     model.config.architectures = [type(model).__name__]
     model.config.save_pretrained(folder)

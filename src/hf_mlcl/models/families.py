@@ -42,10 +42,7 @@ READS_FIRST = (
 """Text encoders whose first token stands for the text."""
 LOOKS_BACK_ONLY = ("clip_text_model",)
 """Causal text models that are no language models."""
-IMAGE_POOLING: dict[str, Pooling] = {
-    **dict.fromkeys(("vit", "deit", "vit_msn", "vit_mae"), "first"),
-    "ijepa": "mean",
-}
+IMAGE_POOLING: dict[str, Pooling] = {**dict.fromkeys(("vit", "deit", "vit_msn", "vit_mae"), "first"), "ijepa": "mean"}
 """Image models that ``pooled`` does not suit."""
 CLASS_TOKEN = (
     *("vit", "deit", "vit_msn", "vit_mae", "beit", "data2vec-vision", "clip_vision_model"),

@@ -38,13 +38,10 @@ OF_PEFT = "base_model.model."
 
 
 class WithAdapter(PreTrainedModel):
-    """What an `MLCLModel` does otherwise than any model because it may have an adapter.
-
-    Attributes:
-        origin: Where the backbone's weights come from, if they were loaded.
-    """
+    """What an `MLCLModel` does otherwise than any model because it may have an adapter."""
 
     origin: Origin | None = None
+    """Where the backbone's weights come from, if they were loaded."""
 
     def save_pretrained(self, save_directory: str | os.PathLike[str], *args: Any, **kwargs: Any) -> Any:
         """As for any model; of one with an adapter, the adapter and the heads, and not the backbone."""

@@ -19,16 +19,32 @@ Labels = int | Sequence[str]
 """How many labels there are, or what they are called, in the order of their ids."""
 
 
-def _labels(rows: Sequence[Row], labels: Labels, column: str) -> dict[str, Tensor]:
-    """The multi-hot labels of a batch; nothing for rows without labels, so that unlabelled data can be predicted."""
-    names = [] if isinstance(labels, int) else list(labels)
-    if column in rows[0]:
-        cells = [row[column] for row in rows]
-    elif names and all(name in rows[0] for name in names):
-        cells = [[_flag(row[name], name) for name in names] for row in rows]
-    else:
-        return {}
-    return {"labels": torch.from_numpy(encode_labels(cells, labels, column))}
+class _Labelled:
+    """What all have in common: labels stand in a column, or, where they have names, in a column of 0 and 1 for each."""
+
+    num_labels: Labels
+    label_column: str
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that it reads beside the model's inputs."""
+        content = [getattr(self, name) for name in ("text_column", "image_column") if hasattr(self, name)]
+        return [*content, self.label_column, *self._names]
+
+    @property
+    def _names(self) -> list[str]:
+        return [] if isinstance(self.num_labels, int) else list(self.num_labels)
+
+    def _labels(self, rows: Sequence[Row]) -> dict[str, Tensor]:
+        """The multi-hot labels of a batch; nothing for rows without labels, which can be predicted as well."""
+        names, column = self._names, self.label_column
+        if column in rows[0]:
+            cells = [row[column] for row in rows]
+        elif names and all(name in rows[0] for name in names):
+            cells = [[_flag(row[name], name) for name in names] for row in rows]
+        else:
+            return {}
+        return {"labels": torch.from_numpy(encode_labels(cells, self.num_labels, column))}
 
 
 def _flag(value: Any, column: str) -> bool:
@@ -37,13 +53,8 @@ def _flag(value: Any, column: str) -> bool:
     return bool(value)
 
 
-def label_columns(labels: Labels, column: str) -> list[str]:
-    """The columns in which labels may stand: the one of lists, and one per label."""
-    return [column, *([] if isinstance(labels, int) else labels)]
-
-
 @dataclass
-class TextCollator:
+class TextCollator(_Labelled):
     """Pads tokenised rows to the longest of the batch and encodes their labels.
 
     Args:
@@ -88,12 +99,7 @@ class TextCollator:
                 for name, column in unpadded.items()
             }
         batch = self.tokenizer.pad(unpadded, pad_to_multiple_of=self.pad_to_multiple_of, return_tensors="pt")
-        return {**batch, **_labels(rows, self.num_labels, self.label_column)}
-
-    @property
-    def columns(self) -> list[str]:
-        """The columns that it reads beside the model's inputs."""
-        return label_columns(self.num_labels, self.label_column)
+        return {**batch, **self._labels(rows)}
 
     def _kept(self, tokens: Sequence[int]) -> list[int]:
         """Which tokens of a row are kept, for all of its inputs alike."""
@@ -107,7 +113,7 @@ class TextCollator:
 
 
 @dataclass
-class ImageCollator:
+class ImageCollator(_Labelled):
     """Decodes, transforms and stacks images and encodes their labels.
 
     The work is done here and not in the dataset because a collator runs in the workers of the `DataLoader`.
@@ -145,16 +151,11 @@ class ImageCollator:
         pixels = torch.stack([self.transform(row[self.image_column]) for row in rows for _ in range(self.views)])
         if self.views > 1:
             pixels = pixels.view(len(rows), self.views, *pixels.shape[1:])
-        return {"pixel_values": pixels, **_labels(rows, self.num_labels, self.label_column)}
-
-    @property
-    def columns(self) -> list[str]:
-        """The columns that it reads."""
-        return [self.image_column, *label_columns(self.num_labels, self.label_column)]
+        return {"pixel_values": pixels, **self._labels(rows)}
 
 
 @dataclass
-class TextImageCollator:
+class TextImageCollator(_Labelled):
     """Makes batches of rows with a text, an image or both, for models that read both (CLIP, SigLIP).
 
     What a row lacks is filled with an empty text or a black image, and ``modality_mask`` (rows, 2) tells the model not
@@ -202,12 +203,7 @@ class TextImageCollator:
         mask = torch.stack([has_text, has_image], dim=1).long()
         names = [name for name in ("input_ids", "attention_mask") if name in tokens]
         batch = {**{name: tokens[name] for name in names}, "pixel_values": pixels, "modality_mask": mask}
-        return {**batch, **_labels(rows, self.num_labels, self.label_column)}
-
-    @property
-    def columns(self) -> list[str]:
-        """The columns that it reads."""
-        return [self.text_column, self.image_column, *label_columns(self.num_labels, self.label_column)]
+        return {**batch, **self._labels(rows)}
 
 
 Collator = TextCollator | ImageCollator | TextImageCollator

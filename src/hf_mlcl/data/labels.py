@@ -95,12 +95,17 @@ def _names_in(text: str, names: Mapping[str, int]) -> list[str]:
         >>> _names_in("art, music|sport", {"art, music": 0, "sport": 1})
         ['art, music', 'sport']
     """
-    pieces: list[str] = []
     for delimiter in ("", *DELIMITERS):
-        pieces = [piece.strip() for piece in (text.split(delimiter) if delimiter else [text]) if piece.strip()]
-        if all(piece in names for piece in pieces):
-            return pieces
-    return next(([*filter(None, map(str.strip, text.split(sign)))] for sign in DELIMITERS if sign in text), [text])
+        found = pieces(text, delimiter)
+        if all(piece in names for piece in found):
+            return found
+    return pieces(text, next((delimiter for delimiter in DELIMITERS if delimiter in text), ""))
+
+
+def pieces(text: str, delimiter: str | None) -> list[str]:
+    """The names between delimiters, without the blanks around them; without a delimiter the whole text is one."""
+    parts = text.split(delimiter) if delimiter else [text]
+    return [part.strip() for part in parts if part.strip()]
 
 
 def label_ids(dataset: Any, labels: int | Sequence[str]) -> list[list[int]]:

@@ -162,10 +162,7 @@ def read_own_data(
         tables = _without_blank_rows(tables, content, notes)
     found = label_columns_of(tables, columns, content, label_columns)
     labels = labels_of(tables, found, label_delimiter, notes)
-    splits = {split: _content(table, modality, content) for split, table in tables.items()}
-    if beside is not None:
-        splits = {split: rows.add_column("text", tables[split].texts(beside)) for split, rows in splits.items()}
-    splits = {split: rows.add_column("place", _places(tables[split], split, rows)) for split, rows in splits.items()}
+    splits = {split: _content(table, split, modality, content, beside) for split, table in tables.items()}
     if modality == "image":
         splits, labels = _without_bad_images(splits, labels, content, strict, notes)
     feature = List(ClassLabel(names=labels.names))
@@ -189,21 +186,20 @@ def content_of(source: str | os.PathLike[str], modality: str, column: str | None
     With the modality ``"text+image"`` a row is a dictionary with either or both.
     """
     tables = read_tables(os.fspath(source))
-    columns = shared_columns(tables)
-    found, name = content_column(tables["train"], columns, column, ())
+    table, columns = tables["train"], shared_columns(tables)
+    found, name = content_column(table, columns, column, ())
+    beside = text_beside(table, columns, name, ()) if found == "image" else None
     if modality == "text+image":
-        beside = text_beside(tables["train"], columns, name, ()) if found == "image" else None
-        named = {found: name, **({"text": beside} if beside else {})}
-        cells = {kind: tables["train"].texts(each) for kind, each in named.items()}
+        cells = {found: table.texts(name), **({"text": table.texts(beside)} if beside else {})}
         if "image" in cells:
-            cells["image"] = tables["train"].image_paths(cells["image"])
+            cells["image"] = table.image_paths(cells["image"])
         return [dict(zip(cells, row, strict=True)) for row in zip(*cells.values(), strict=True)]
-    if (found, modality) == ("image", "text") and (beside := text_beside(tables["train"], columns, name, ())):
+    if modality == "text" and beside:
         found, name = "text", beside
     if found != modality:
         raise CorpusFormatError(f"{os.fspath(source)} has {found}s in column {name!r}, but {modality}s are wanted.")
-    texts = tables["train"].texts(name)
-    return [value or "" for value in (tables["train"].image_paths(texts) if modality == "image" else texts)]
+    texts = table.texts(name)
+    return [value or "" for value in (table.image_paths(texts) if modality == "image" else texts)]
 
 
 def data_fingerprint(splits: Mapping[str, Dataset]) -> str:
@@ -254,26 +250,23 @@ def _without_blank_rows(tables: Mapping[str, Table], content: str, notes: list[s
     return found
 
 
-def _content(table: Table, modality: str, column: str) -> Dataset:
-    """The texts or images alone, under the usual name of their column."""
-    feature = table.features[column]
+def _content(table: Table, split: str, modality: str, column: str, beside: str | None) -> Dataset:
+    """The texts or images alone, under the usual names of their columns, and where they were read."""
+    feature, places = table.features[column], table.places(split)
     if isinstance(feature, Image) or (modality == "text" and feature == Value("string")):
         rows = table.rows.select_columns([column])
         rows = rows if column == modality else rows.rename_column(column, modality)
-        return rows if table.kept is None else rows.select(table.kept)
-    values = table.texts(column)
-    if modality == "text":
-        return Dataset.from_dict({"text": values})
-    return Dataset.from_dict({"image": table.image_paths(values)}).cast_column("image", Image())
-
-
-def _places(table: Table, split: str, rows: Dataset) -> list[str]:
-    """Where rows were read; images without a table are known by their names."""
-    if table.file is None and "image" in rows.column_names:
+        rows = rows if table.kept is None else rows.select(table.kept)
+    elif modality == "text":
+        rows = Dataset.from_dict({"text": table.texts(column)})
+    else:
+        rows = Dataset.from_dict({"image": table.image_paths(table.texts(column))}).cast_column("image", Image())
+    if modality == "image" and table.file is None:  # images without a table are known by their names
         paths = pc.struct_field(rows.data.column("image"), "path").to_pylist()
-        if all(paths):
-            return [os.path.basename(path) for path in paths]
-    return table.places(split)
+        places = [os.path.basename(path) for path in paths] if all(paths) else places
+    if beside is not None:
+        rows = rows.add_column("text", table.texts(beside))
+    return rows.add_column("place", places)
 
 
 def _without_bad_images(

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from datasets import ClassLabel, List
 
 from hf_mlcl.data.errors import CorpusFormatError
+from hf_mlcl.data.labels import DELIMITERS, pieces
 from hf_mlcl.data.own_files import LOOKED_AT, Table
 from hf_mlcl.data.tables import written
 
@@ -33,7 +34,6 @@ EMPTY_WORDS = ("", "na", "n/a", "nan", "null", "none")
 STRAYS_AT_MOST = 0.2
 """Share of other values up to which a column is taken for one of 0 and 1 with mistakes in it."""
 NUMBER = re.compile(r"\s*[-+]?(\d[\d_]*\.?\d*|\.\d+|inf)(e[-+]?\d+)?\s*", re.IGNORECASE)
-DELIMITERS = ("|", ";", ",", "\t", " ")
 
 Tables = Mapping[str, Table]
 Lists = dict[str, list[list[str | None]]]
@@ -254,7 +254,7 @@ def _from_texts(tables: Tables, column: str, delimiter: str | None) -> tuple[Lis
         return read, "lists of labels, written out"
     delimiter = _found_delimiter(every) if delimiter is None else delimiter
     shown = {"\t": "tabs", " ": "spaces"}.get(delimiter or "", repr(delimiter))
-    lists: Lists = {split: [[*_pieces(text, delimiter)] for text in found] for split, found in texts.items()}
+    lists: Lists = {split: [[*pieces(text, delimiter)] for text in found] for split, found in texts.items()}
     return lists, f"labels separated by {shown}" if delimiter else "one label per row"
 
 
@@ -299,14 +299,9 @@ def _read_list(text: str, column: str) -> list[str | None]:
 
 def _found_delimiter(texts: Sequence[str]) -> str | None:
     """The first delimiter that occurs; a space only if it makes fewer labels, since names may hold spaces."""
-    for delimiter in DELIMITERS:
+    for delimiter in (*DELIMITERS, " "):
         if any(delimiter in text for text in texts):
-            pieces = {piece for text in texts for piece in _pieces(text, delimiter)}
-            if delimiter != " " or len(pieces) < len(set(texts)):
+            found = {piece for text in texts for piece in pieces(text, delimiter)}
+            if delimiter != " " or len(found) < len(set(texts)):
                 return delimiter
     return None
-
-
-def _pieces(text: str, delimiter: str | None) -> list[str]:
-    parts = text.split(delimiter) if delimiter else [text]
-    return [part.strip() for part in parts if part.strip()]

@@ -203,7 +203,7 @@ def _in_memory(source: Any) -> dict[str, Table]:
     import pandas as pd
 
     if isinstance(source, pd.DataFrame):
-        return {"train": _whole(Dataset.from_pandas(source, preserve_index=False))}
+        source = Dataset.from_pandas(source, preserve_index=False)
     if isinstance(source, Dataset):
         return {"train": _whole(source)}
     if isinstance(source, DatasetDict):
@@ -218,16 +218,6 @@ def _in_memory(source: Any) -> dict[str, Table]:
 def _whole(rows: Dataset) -> Table:
     """A dataset without format, in which every row lies where it counts: `select` and `shuffle` only list rows."""
     return Table(rows.with_format(None).flatten_indices())
-
-
-def _saved_dataset(folder: Path) -> dict[str, Table] | None:
-    """What ``save_to_disk`` has written; None for any other folder."""
-    if not any((folder / name).is_file() for name in ("dataset_dict.json", "state.json")):
-        return None
-    try:
-        return _in_memory(load_from_disk(str(folder)))
-    except Exception as error:  # of json, pyarrow or datasets, depending on what is wrong
-        raise CorpusFileError(f"{folder} cannot be read as a saved dataset: {' '.join(str(error).split())}") from error
 
 
 def _read_file(path: Path) -> Table:
@@ -269,9 +259,12 @@ def _read_parquet(path: Path) -> Dataset:
 
 
 def _read_folder(folder: Path) -> dict[str, Table]:
-    saved = _saved_dataset(folder)
-    if saved is not None:
-        return saved
+    if any((folder / name).is_file() for name in ("dataset_dict.json", "state.json")):  # of save_to_disk
+        try:
+            return _in_memory(load_from_disk(str(folder)))
+        except Exception as error:  # of json, pyarrow or datasets, depending on what is wrong
+            why = " ".join(str(error).split())
+            raise CorpusFileError(f"{folder} cannot be read as a saved dataset: {why}") from error
     tables = {}
     for path in sorted(folder.iterdir()):
         split = _split_of_file(path.name.split(".")[0])

@@ -70,22 +70,15 @@ def tokenize(
     if text_column not in (corpus.column_names or [text_column]):  # a stream may not know its columns
         columns = ", ".join(corpus.column_names)
         raise ValueError(f"text_column={text_column!r} is not a column of the corpus: it has {columns}.")
+    encode = partial(_encode, tokenizer=tokenizer, max_length=max_length, clean=clean)
+    how: Any = {"input_columns": [text_column], "batched": True, "remove_columns": [text_column]}
     if isinstance(corpus, IterableDataset):
         if num_proc is not None:
             raise ValueError("num_proc is not for streams, which are tokenised as they are read. Leave it out.")
-        encode = partial(_encode, tokenizer=tokenizer, max_length=max_length, clean=clean)
-        return corpus.map(encode, input_columns=[text_column], batched=True, remove_columns=[text_column])
+        return corpus.map(encode, **how)
     key = Hasher.hash([corpus._fingerprint, _tokenizer_key(tokenizer), max_length, clean, text_column, _RULES])
     with full_disk_named(os.path.dirname(corpus.cache_files[0]["filename"]) if corpus.cache_files else ""):
-        return corpus.map(
-            partial(_encode, tokenizer=tokenizer, max_length=max_length, clean=clean),
-            input_columns=[text_column],
-            batched=True,
-            num_proc=num_proc,
-            remove_columns=[text_column],
-            new_fingerprint=key,
-            desc="Tokenising",
-        )
+        return corpus.map(encode, **how, num_proc=num_proc, new_fingerprint=key, desc="Tokenising")
 
 
 def load_tokenizer(

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.export import Dim
 
 from hf_mlcl.files import staged
 from hf_mlcl.hub.examples import example_inputs, ready_for_export
@@ -96,7 +97,20 @@ def export_onnx(
     with ready_for_export(model), staged(target.parent) as stage:
         first, second = (example_inputs(model, rows, length, image_size) for rows, length in ((2, 7), (3, 12)))
         graph = _Graph(model, list(first))
-        program = _program(graph, first, second, opset)
+        free = tuple(  # sizes in which the two differ
+            {axis: Dim.DYNAMIC for axis, size in enumerate(value.shape) if second[name].shape[axis] != size}
+            for name, value in first.items()
+        )
+        program: Any = torch.onnx.export(
+            graph,
+            tuple(first.values()),
+            dynamo=True,
+            input_names=list(first),
+            output_names=graph.outputs,
+            dynamic_shapes=(free,),
+            opset_version=opset,
+            verbose=False,
+        )
         facts = {"labels": model.config.label_names, "thresholds": model.config.thresholds}
         program.model.metadata_props.update({name: json.dumps(values) for name, values in facts.items() if values})
         written = stage / target.name
@@ -107,25 +121,6 @@ def export_onnx(
         for inputs in (first, second):
             _check(graph, session, inputs)
     return target
-
-
-def _program(graph: _Graph, first: dict[str, Tensor], second: dict[str, Tensor], opset: int) -> Any:
-    from torch.export import Dim
-
-    free = tuple(  # sizes in which the two differ
-        {axis: Dim.DYNAMIC for axis, size in enumerate(value.shape) if second[name].shape[axis] != size}
-        for name, value in first.items()
-    )
-    return torch.onnx.export(
-        graph,
-        tuple(first.values()),
-        dynamo=True,
-        input_names=list(first),
-        output_names=graph.outputs,
-        dynamic_shapes=(free,),
-        opset_version=opset,
-        verbose=False,
-    )
 
 
 def _check(graph: _Graph, session: Any, inputs: dict[str, Tensor]) -> None:

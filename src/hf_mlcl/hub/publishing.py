@@ -18,7 +18,7 @@ from hf_mlcl.errors import unknown_name
 from hf_mlcl.files import staged
 from hf_mlcl.hub.exporting import CODE, export_classifier, export_encoder, save_processor, save_sentence_transformer
 from hf_mlcl.hub.model_card import ModelReport, adapt_model_card, report_of_model, write_model_card
-from hf_mlcl.hub.native import NoCounterpartError, decision_settings, native_classifier
+from hf_mlcl.hub.native import NoCounterpartError, decision_settings
 from hf_mlcl.hub.onnx import export_onnx
 from hf_mlcl.models import MLCLForImageClassification, MLCLForSequenceClassification, MLCLModel
 from hf_mlcl.models.loading import CLASSIFIER_FOLDER, check_finite, load, model_within, problem
@@ -174,30 +174,28 @@ def _write_timm(model: Any, folder: Path, processor: Any) -> None:
         export_encoder(model, folder, processor)
         return
     try:
-        native_classifier(model)
+        export_classifier(model, folder, processor, custom_code=False)
     except NoCounterpartError as error:
-        raise ValueError(f"{error} Or export it to transformers or onnx, or its encoder to timm.") from error
-    export_classifier(model, folder, processor, custom_code=False)
+        why = error.__cause__ or error  # without the advice to send code along
+        raise ValueError(f"{why} Or export it to transformers or onnx, or its encoder to timm.") from error
 
 
 def _write_onnx(model: Any, folder: Path, processor: Any) -> None:
     """The graph, and beside it a configuration that libraries know: the graph does the rest."""
     export_onnx(model, folder / "onnx" / "model.onnx")
     config, ours = model.config.backbone_config, model.config
+    described = config.to_dict()
     if isinstance(config, TimmWrapperConfig):
         described = {
             "architecture": config.architecture,
             "num_classes": 0,
             "pretrained_cfg": dict(config.pretrained_cfg),
         }
-    else:
-        described = config.to_dict()
     if not isinstance(model, MLCLModel):
         described.pop("architectures", None)  # that of the bare backbone
         described |= {"id2label": ours.id2label, "label2id": ours.label2id, **decision_settings(ours)}
-        described |= (
-            {"num_classes": ours.num_labels, "label_names": ours.label_names} if "architecture" in described else {}
-        )
+        if "architecture" in described:
+            described |= {"num_classes": ours.num_labels, "label_names": ours.label_names}
     (folder / "config.json").write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")
     if processor is not None:
         save_processor(processor, model, folder)

@@ -69,15 +69,14 @@ class Encoder:
         """
         model = MLCLModel.from_pretrained(name, trust_remote_code=trust_remote_code, **kwargs)
         check_finite(name, model)
-        where = place(kwargs)
         kind = AutoImageProcessor if model.main_input_name == "pixel_values" else AutoTokenizer
         kind = AutoProcessor if reads_both(model.config) else kind
         try:
-            processor = load(kind, name, trust_remote_code=trust_remote_code, **where)
+            processor = load(kind, name, trust_remote_code=trust_remote_code, **place(kwargs))
         except Exception as error:  # whatever is wrong with its files
             raise ValueError(
-                f"{name} has no {_KINDS[kind]}. Save it there with "
-                f"processor.save_pretrained, or pass both: Encoder(model, processor). {problem(error)}"
+                f"{name} has no {_KINDS[kind]}. Save it there with processor.save_pretrained, or pass both: "
+                f"Encoder(model, processor). {problem(error)}"
             ) from error
         return cls(model, processor, batch_size=batch_size)
 

@@ -11,13 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor
 
 from hf_mlcl.files import whole_file
 from hf_mlcl.metrics._arrays import ArrayLike, unit_rows
-from hf_mlcl.models.loading import unreadable_weights
+from hf_mlcl.models.loading import read_tensors
 
 logger = logging.getLogger(__name__)
 
@@ -122,10 +121,7 @@ class ExampleIndex:
         """Read what `save` has written; a graph that is there is not built again."""
         if not Path(path).is_file():
             raise ValueError(f"There is no index at {path}: write one with ExampleIndex(features).save(path).")
-        try:
-            tensors: dict[str, Tensor] = load_file(path)
-        except SafetensorError as error:
-            raise unreadable_weights(path, error) from error
+        tensors, _ = read_tensors(path)
         if "features" not in tensors:
             raise ValueError(f"{path} is no index: it holds {', '.join(tensors)} and no features.")
         file = _graph_file(path)

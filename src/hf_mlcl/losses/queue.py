@@ -57,8 +57,8 @@ class MomentumQueue(nn.Module):
         rows = min(embeddings.shape[0], self.size)
         # Where the rows go depends on numbers that the host knows, so a GPU is never waited for.
         where = (torch.arange(rows, device=self.embeddings.device) + self.next) % self.size
-        self.embeddings.index_copy_(0, where, embeddings[-rows:].to(self.embeddings) if rows else embeddings[:0])
-        self.labels.index_copy_(0, where, labels[-rows:].to(self.labels) if rows else self.labels[:0])
+        self.embeddings.index_copy_(0, where, embeddings[len(embeddings) - rows :].to(self.embeddings))
+        self.labels.index_copy_(0, where, labels[len(labels) - rows :].to(self.labels))
         self.next = (self.next + rows) % self.size
         self.filled = min(self.filled + rows, self.size)
         return self

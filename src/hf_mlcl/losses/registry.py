@@ -139,11 +139,7 @@ def hyperparameters(name: str) -> list[str]:
 
 
 def build_loss(
-    name: str,
-    *,
-    weights: Sequence[float] | None = None,
-    gather_across_devices: bool = False,
-    **hyperparameters_: Any,
+    name: str, *, weights: Sequence[float] | None = None, gather_across_devices: bool = False, **hyperparameters_: Any
 ) -> nn.Module:
     """A loss by name.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, Union
+from typing import TYPE_CHECKING, Any, TypeAlias, Union, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -28,17 +28,12 @@ CHUNK_ELEMENTS = 2**23
 MULTI_HOT = "Turn lists of label ids into multi-hot rows first, with hf_mlcl.data.encode_labels(lists, num_labels)."
 
 
-def _is_tensor(values: Any) -> TypeGuard[Tensor]:
-    return "torch" in sys.modules and isinstance(values, sys.modules["torch"].Tensor)
-
-
 def as_array(values: ArrayLike) -> npt.NDArray[Any]:
     """`values` as a numpy array, without a copy where that is possible."""
-    if _is_tensor(values):
-        import torch
-
-        values = values.detach()
-        return np.asarray((values.float() if values.dtype is torch.bfloat16 else values).cpu().numpy())
+    torch, found = sys.modules.get("torch"), cast(Any, values)
+    if torch is not None and isinstance(found, torch.Tensor):
+        found = found.detach()
+        return np.asarray((found.float() if found.dtype is torch.bfloat16 else found).cpu().numpy())
     return np.asarray(values)
 
 

@@ -16,7 +16,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 from transformers import PreTrainedModel
@@ -25,7 +24,7 @@ from transformers.utils import ADAPTER_CONFIG_NAME, ADAPTER_SAFE_WEIGHTS_NAME, c
 from hf_mlcl.models import adapters
 from hf_mlcl.models.adapters import Origin, has_adapter, peft_library
 from hf_mlcl.models.configuration import MLCLConfig
-from hf_mlcl.models.loading import check_kernels, check_weights, place, trust_backbone, unreadable_weights
+from hf_mlcl.models.loading import check_kernels, check_weights, place, read_tensors, trust_backbone
 
 logger = logging.getLogger(__name__)
 
@@ -39,41 +38,10 @@ OF_PEFT = "base_model.model."
 
 
 class WithAdapter(PreTrainedModel):
-    """What an `MLCLModel` does otherwise than any model because it may have an adapter.
-
-    Attributes:
-        origin: Where the backbone's weights come from, if they were loaded.
-    """
+    """What an `MLCLModel` does otherwise than any model because it may have an adapter."""
 
     origin: Origin | None = None
-
-    @classmethod
-    def from_pretrained(
-        cls,
-        name: str | os.PathLike[str] | None,
-        *args: Any,
-        backbone: str | os.PathLike[str] | PreTrainedModel | None = None,
-        **kwargs: Any,
-    ) -> Any:
-        """As of any model (`SharedModel.from_pretrained`); one with an adapter loads its base model first.
-
-        Args:
-            name: A folder, or a model on the Hub.
-            *args: As for any model.
-            backbone: Of a model with an adapter: the base model, where it is no longer where it was.
-            **kwargs: As for any model.
-        """
-        if name is not None and find_adapter(name, **place(kwargs)):
-            wants_info, new_sizes = (kwargs.pop(k, False) for k in ("output_loading_info", "ignore_mismatched_sizes"))
-            model = load_model(cls, name, backbone=backbone, new_sizes=new_sizes, **kwargs)
-            return (model, {"missing_keys": set(), "unexpected_keys": set()}) if wants_info else model
-        if backbone is not None:
-            raise ValueError(f"backbone is for a model with an adapter, which {name} is not: it brings its own.")
-        found = super().from_pretrained(name, *args, **kwargs)
-        if name is not None:
-            model = found[0] if isinstance(found, tuple) else found
-            model.origin = Origin.of(model.backbone, os.fspath(name), kwargs.get("revision"), mlcl=True)
-        return found
+    """Where the backbone's weights come from, if they were loaded."""
 
     def save_pretrained(self, save_directory: str | os.PathLike[str], *args: Any, **kwargs: Any) -> Any:
         """As for any model; of one with an adapter, the adapter and the heads, and not the backbone."""
@@ -113,12 +81,11 @@ def trained_state(model: MLCLModel, state_dict: Mapping[str, Tensor] | None = No
     state = model.state_dict() if state_dict is None else state_dict
     if not has_adapter(model):
         return dict(state)
-    of_backbone = {name.removeprefix("backbone."): value for name, value in state.items() if _is_backbone(name)}
+    of_backbone, heads = _parted(state, "backbone.")
     (adapter,) = model.backbone.peft_config
     found = peft_library().get_peft_model_state_dict(
         model.backbone, state_dict=of_backbone, adapter_name=adapter, save_embedding_layers=False
     )
-    heads = {name: value for name, value in state.items() if not _is_backbone(name)}
     return {f"adapter.{name}": value for name, value in found.items()} | heads
 
 
@@ -138,31 +105,29 @@ def load_trained_state(
         "mismatched_keys": [(key, state[key].shape, own[key].shape) for key in other - allowed],
     }
     check_weights(name, found)
-    taken = {key: value for key, value in state.items() if key not in allowed}
-    model.load_state_dict({key: value for key, value in taken.items() if not key.startswith("adapter.")}, strict=False)
+    of_adapter, heads = _parted({key: value for key, value in state.items() if key not in allowed}, "adapter.")
+    model.load_state_dict(heads, strict=False)
     if has_adapter(model):
-        of_adapter = {key.removeprefix("adapter."): value for key, value in taken.items() if key.startswith("adapter.")}
         (adapter,) = model.backbone.peft_config
         peft_library().set_peft_model_state_dict(model.backbone, of_adapter, adapter_name=adapter)
 
 
-def _is_backbone(name: str) -> bool:
-    return name.startswith("backbone.")
+def _parted(state: Mapping[str, Tensor], prefix: str) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """The weights whose names begin with a prefix, without it; and the others."""
+    part = {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
+    return part, {name: value for name, value in state.items() if not name.startswith(prefix)}
 
 
 def save_adapter(model: MLCLModel, folder: str | os.PathLike[str], state_dict: Any = None) -> None:
     """Write the adapter and the heads of a model."""
     state, origin = trained_state(model, state_dict), adapters.checked_origin(model)
-    stored = {name: value.detach().cpu().contiguous() for name, value in state.items()}
+    adapter, heads = _parted({name: value.detach().cpu().contiguous() for name, value in state.items()}, "adapter.")
     Path(folder).mkdir(parents=True, exist_ok=True)
     (config,) = copy.deepcopy(model.backbone.peft_config).values()
     config.inference_mode = True  # as PEFT itself writes it
     config.save_pretrained(os.fspath(folder))
-    adapter = {
-        OF_PEFT + name.removeprefix("adapter."): value for name, value in stored.items() if name.startswith("adapter.")
-    }
+    adapter = {OF_PEFT + name: value for name, value in adapter.items()}
     save_file(adapter, Path(folder, ADAPTER_SAFE_WEIGHTS_NAME), {"format": "pt"})
-    heads = {name: value for name, value in stored.items() if not name.startswith("adapter.")}
     save_file(heads, Path(folder, HEADS_FILE), {"format": "pt", "origin": json.dumps(origin._asdict())})
     model.config.architectures = [type(model).__name__]
     model.config.save_pretrained(folder)
@@ -191,21 +156,13 @@ def read_adapter(name: str | os.PathLike[str], **where: Any) -> Stored:
     if settings.get("megatron_config") is not None:  # with it, PEFT would import a module that the file names
         raise ValueError(f"{config} has a megatron_config, which is not supported.")
     known = peft_library().PeftConfig.from_peft_type(**settings)
-    state = {f"adapter.{key.removeprefix(OF_PEFT)}": value for key, value in _tensors(adapter)[0].items()}
-    of_heads, facts = _tensors(heads)
+    state = {f"adapter.{key.removeprefix(OF_PEFT)}": value for key, value in read_tensors(adapter)[0].items()}
+    of_heads, facts = read_tensors(heads)
     try:
         origin = Origin(**json.loads(facts["origin"]))
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{heads} does not say which base model it belongs to. Save or download it again.") from error
     return Stored(known, {**state, **of_heads}, origin)
-
-
-def _tensors(path: str) -> tuple[dict[str, Tensor], dict[str, str]]:
-    try:
-        with safe_open(path, framework="pt") as file:
-            return {key: file.get_tensor(key) for key in file.keys()}, file.metadata() or {}  # noqa: SIM118 - no dict
-    except SafetensorError as error:
-        raise unreadable_weights(path, error) from error
 
 
 def load_model(

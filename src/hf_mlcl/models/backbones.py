@@ -180,13 +180,10 @@ def _timm_backbone(name: str, pretrained: bool, weights: str | Path | None) -> P
 @contextmanager
 def _without_pooler(config: PreTrainedConfig, pooling: Pooling | None) -> Iterator[dict[str, bool]]:
     """Arguments that leave out a pooler, which would get no gradient; loading need not report its weights."""
-    if pooling == "pooled":
-        yield {}
-        return
     cls: Any = MODEL_MAPPING.get(type(config), None)
     # What came with code of its own is taken as it is: before that code has run, nobody knows what it takes.
     is_known = inspect.isclass(cls) and not cls.__module__.startswith("transformers_modules")
-    if not is_known or "add_pooling_layer" not in inspect.signature(cls.__init__).parameters:
+    if pooling == "pooled" or not is_known or "add_pooling_layer" not in inspect.signature(cls.__init__).parameters:
         yield {}
         return
     before = cls._keys_to_ignore_on_load_unexpected  # private, but the only way to silence the report on some keys

@@ -11,19 +11,15 @@ from transformers import AutoConfig, PreTrainedConfig
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from hf_mlcl.metrics.decision import DecisionRule
-from hf_mlcl.models.families import (
-    ALWAYS_POOLED,
-    Modality,
-    Pooling,
-    auto_pooling,
-    check_first_token,
-    is_dual,
-)
+from hf_mlcl.models.families import ALWAYS_POOLED, Modality, Pooling, auto_pooling, check_first_token, is_dual
 from hf_mlcl.models.loading import check_timm
 
 Rule = tuple[str, Callable[[Any], bool]]  # what the value of a field must be, in words and as a check
 POOLING: Rule = (f"one of {', '.join(get_args(Pooling))}", lambda value: value in get_args(Pooling))
-SHARE: Rule = ("a number from 0 to below 1", lambda value: _is_number(value) and 0 <= value < 1)
+SHARE: Rule = (
+    "a number from 0 to below 1",
+    lambda value: _is_number(value) and 0 <= value < 1,
+)
 FLAG: Rule = ("True or False", lambda value: isinstance(value, bool))
 
 

@@ -24,13 +24,9 @@ INPUTS = {"text": "input_ids", "image": "pixel_values"}
 
 
 def joined_features(backbone: Any, inputs: Mapping[str, Tensor], modalities: Sequence[Modality]) -> Tensor:
-    """The features of a batch.
+    """The features of a batch of tokens, pixels or both, from the towers of `modalities`.
 
-    Args:
-        backbone: The pair of towers.
-        inputs: Tokens, pixels or both. Of what is not given, all rows lack it; ``modality_mask`` (rows, 2) says it row
-            by row, with a 1 for a text and a 1 for an image.
-        modalities: Which towers are asked.
+    What is not given, all rows lack; ``modality_mask`` (rows, 2) says it row by row: a 1 for a text, a 1 for an image.
     """
     missing = [INPUTS[name] for name in modalities if INPUTS[name] not in inputs]
     if len(missing) == len(modalities):

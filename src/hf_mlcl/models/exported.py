@@ -7,12 +7,11 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from transformers import PreTrainedConfig
 from transformers.utils import cached_file
 
-from hf_mlcl.models.loading import check_weights, place, unreadable_weights
+from hf_mlcl.models.loading import check_weights, place, read_tensors
 
 if TYPE_CHECKING:
     from hf_mlcl.models.modeling import MLCLModel
@@ -56,11 +55,7 @@ def exported_encoder(name: str | os.PathLike[str], kwargs: dict[str, Any]) -> ML
     file = cached_file(os.fspath(name), PROTOTYPES_FILE, _raise_exceptions_for_missing_entries=False, **where)
     if file is None:
         return None
-    try:
-        with safe_open(file, framework="pt") as stored:
-            tensors, facts = {key: stored.get_tensor(key) for key in stored.keys()}, stored.metadata()  # noqa: SIM118
-    except SafetensorError as error:
-        raise unreadable_weights(file, error) from error
+    tensors, facts = read_tensors(file)
     if "config" not in facts:
         raise ValueError(f"{file} has no settings of an encoder in its metadata: export the encoder again.")
     model: MLCLModel = MLCLModel.from_backbone(

@@ -40,12 +40,7 @@ READS_FIRST = (
     *("roberta", "roberta-prelayernorm", "xlm-roberta", "xlm-roberta-xl", "xmod", "camembert", "longformer"),
 )
 """Text encoders whose first token stands for the text."""
-LOOKS_BACK_ONLY = ("clip_text_model",)
-"""Causal text models that are no language models."""
-IMAGE_POOLING: dict[str, Pooling] = {
-    **dict.fromkeys(("vit", "deit", "vit_msn", "vit_mae"), "first"),
-    "ijepa": "mean",
-}
+IMAGE_POOLING: dict[str, Pooling] = {**dict.fromkeys(("vit", "deit", "vit_msn", "vit_mae"), "first"), "ijepa": "mean"}
 """Image models that ``pooled`` does not suit."""
 CLASS_TOKEN = (
     *("vit", "deit", "vit_msn", "vit_mae", "beit", "data2vec-vision", "clip_vision_model"),
@@ -67,7 +62,7 @@ def is_causal(config: PreTrainedConfig) -> bool:
         (True, False, True)
     """
     kind = config.model_type
-    if kind in LOOKS_BACK_ONLY:
+    if kind == "clip_text_model":  # causal, but no language model
         return True
     # XLNet predicts in any order. Gemma's embedders are decoders that were taught to look in both directions.
     if kind not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES or kind == "xlnet" or config.is_encoder_decoder:

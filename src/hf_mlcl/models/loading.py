@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError, safe_open
-from torch import nn
+from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, PreTrainedConfig
 from transformers.dynamic_module_utils import get_class_from_dynamic_module
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
@@ -145,6 +145,15 @@ def check_finite(name: Any, model: nn.Module) -> None:
     if broken:
         what = f"The weights in {name} hold NaN or infinite values ({_some(broken)})"
         raise ValueError(f"{what}: its training has diverged, or the file is damaged.")
+
+
+def read_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The tensors of a safetensors file, and its metadata."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            return {key: file.get_tensor(key) for key in file.keys()}, file.metadata() or {}  # noqa: SIM118 - no dict
+    except SafetensorError as error:
+        raise unreadable_weights(path, error) from error
 
 
 def unreadable_weights(name: str | os.PathLike[str], error: SafetensorError) -> ValueError:

@@ -23,7 +23,7 @@ from transformers.dynamic_module_utils import custom_object_save
 from transformers.utils import ModelOutput
 
 from hf_mlcl.models import adapters, backbones, dual
-from hf_mlcl.models.adapter_files import WithAdapter
+from hf_mlcl.models.adapter_files import WithAdapter, find_adapter, load_model
 from hf_mlcl.models.backbones import FeatureBackbone, backbone_from_config
 from hf_mlcl.models.configuration import FeatureBackboneConfig, MLCLConfig
 from hf_mlcl.models.exported import exported_encoder
@@ -241,13 +241,32 @@ class MLCLModel(WithAdapter, SharedModel):
         self.post_init()
 
     @classmethod
-    def from_pretrained(cls, name: str | os.PathLike[str] | None, *args: Any, **kwargs: Any) -> Any:
-        """As for any model, without code and random weights; also from what `export_encoder` wrote for others."""
+    def from_pretrained(
+        cls,
+        name: str | os.PathLike[str] | None,
+        *args: Any,
+        backbone: str | os.PathLike[str] | PreTrainedModel | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """As for any model, without code and random weights; also from what `export_encoder` wrote for others.
+
+        One with an adapter loads its base model first: from `backbone`, where it is no longer where it was.
+        """
         if name is not None and not isinstance(kwargs.get("config"), PreTrainedConfig):
             exported = exported_encoder(name, kwargs)
             if exported is not None:
                 return exported
-        return super().from_pretrained(name, *args, **kwargs)
+        if name is not None and find_adapter(name, **place(kwargs)):
+            wants_info, new_sizes = (kwargs.pop(k, False) for k in ("output_loading_info", "ignore_mismatched_sizes"))
+            model = load_model(cls, name, backbone=backbone, new_sizes=new_sizes, **kwargs)
+            return (model, {"missing_keys": set(), "unexpected_keys": set()}) if wants_info else model
+        if backbone is not None:
+            raise ValueError(f"backbone is for a model with an adapter, which {name} is not: it brings its own.")
+        found = super().from_pretrained(name, *args, **kwargs)
+        if name is not None:
+            model = found[0] if isinstance(found, tuple) else found
+            model.origin = adapters.Origin.of(model.backbone, os.fspath(name), kwargs.get("revision"), mlcl=True)
+        return found
 
     @classmethod
     def from_backbone(

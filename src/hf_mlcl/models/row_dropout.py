@@ -69,7 +69,9 @@ class RowDropout(TorchFunctionMode):
             )
         generator = torch.Generator(mask.device)
         for row, place in zip(mask, self.rows, strict=True):
-            generator.manual_seed(_seed(self.seed, self.calls, place))
+            # 64 bits of a hash: neighbours get unrelated ones.
+            digest = hashlib.blake2b(repr((self.seed, self.calls, place)).encode(), digest_size=8).digest()
+            generator.manual_seed(int.from_bytes(digest, "little"))
             row.bernoulli_(p, generator=generator)
         self.calls += 1
         return mask
@@ -103,8 +105,3 @@ class RowDropout(TorchFunctionMode):
             "dropout_by_row cannot reach the dropout inside torch.nn.MultiheadAttention, which this backbone uses. "
             "Train it with dropout_by_row=False."
         )
-
-
-def _seed(*numbers: int) -> int:
-    """64 bits that follow from some numbers; neighbours give unrelated ones."""
-    return int.from_bytes(hashlib.blake2b(repr(numbers).encode(), digest_size=8).digest(), "little")

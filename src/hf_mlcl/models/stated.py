@@ -63,12 +63,8 @@ def stated_prompts(name: str | os.PathLike[str], **where: Any) -> tuple[dict[str
 def stated_preprocessing(name: str | os.PathLike[str], config: Any, **kwargs: Any) -> Preprocessing:
     """How a model's own files say that images are prepared; as the study does it where they say nothing.
 
-    Images are resized to a square in any case: what they would crop off may hold objects that labels speak of.
-
-    Args:
-        name: Folder or Hub id of the model.
-        config: Its configuration.
-        **kwargs: What `hf_mlcl.models.loading.load` takes.
+    Images are resized to a square in any case: what they would crop off may hold objects that labels speak of. Further
+    arguments are those of `hf_mlcl.models.loading.load`.
     """
     usual = Preprocessing()
     if config.model_type == "timm_wrapper":

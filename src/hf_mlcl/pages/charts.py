@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hf_mlcl.colours import BLUE, GREEN, GREY, ORANGE, PALETTE, PINK, RED, loss_styles
@@ -19,6 +19,7 @@ STATES = {
 STEPS = 100
 """Of the threshold slider, from 0 to 1."""
 TICKS = [digit * 10**power for power in range(6) for digit in (1, 2, 5)]
+BELOW = {"orient": "bottom"}
 CURVES = {"precision": (BLUE, []), "recall": (RED, [6, 3]), "F1": (GREEN, [2, 2])}
 
 
@@ -34,8 +35,22 @@ def _chart(data: str, title: str, height: int, **parts: Any) -> Spec:
     }
 
 
-def _axis(field: str, title: str, kind: str = "quantitative", **more: Any) -> Spec:
+def _axis(field: str, title: str | None, kind: str = "quantitative", **more: Any) -> Spec:
     return {"field": field, "type": kind, "title": title, **more}
+
+
+def _by(field: str, looks: Mapping[str, Any], **more: Any) -> Spec:
+    """What a name looks like: its colour, shape or dashes."""
+    return _axis(field, None, "nominal", scale={"domain": list(looks), "range": list(looks.values())}, **more)
+
+
+def _diagonal(end: int, x: Spec, y: Spec) -> Spec:
+    """A dashed line on which both axes agree."""
+    return {
+        "data": {"values": [{"at": 0}, {"at": end}]},
+        "mark": {"type": "line", "color": GREY, "strokeDash": [4, 4]},
+        "encoding": {"x": _axis("at", x["title"]), "y": _axis("at", y["title"])},
+    }
 
 
 def _select(name: str, caption: str, options: Sequence[Any], titles: Sequence[str] | None = None) -> Spec:
@@ -61,17 +76,8 @@ def space_map(label_names: Sequence[str], contents: Sequence[str], method: str) 
         " && (label < 0 || datum.state != 'without the label')"
     )
     tooltip = [_axis(field, field, "nominal") for field in (*contents, "labels", "predicted")]
-    place = {
-        axis: {
-            "field": axis,
-            "type": "quantitative",
-            "axis": None,
-            "scale": {"zero": False, "nice": False, "padding": 10},
-        }
-        for axis in ("x", "y")
-    }
-    colours = {"domain": list(STATES), "range": [colour for colour, _ in STATES.values()]}
-    shapes = {"domain": list(STATES), "range": [shape for _, shape in STATES.values()]}
+    scale = {"zero": False, "nice": False, "padding": 10}
+    place = {axis: {"field": axis, "type": "quantitative", "axis": None, "scale": scale} for axis in ("x", "y")}
     legend = {"orient": "bottom", "columns": {"expr": "width < 500 ? 2 : 5"}, "symbolOpacity": 1, "labelLimit": 300}
     points = {
         "mark": {"type": "point", "filled": True, "size": {"expr": "width < 500 ? 11 : 24"}},
@@ -81,23 +87,15 @@ def space_map(label_names: Sequence[str], contents: Sequence[str], method: str) 
         ],
         "encoding": {
             **place,
-            "color": {"field": "state", "type": "nominal", "title": None, "scale": colours, "legend": legend},
-            "shape": {"field": "state", "type": "nominal", "title": None, "scale": shapes},
+            "color": _by("state", {name: colour for name, (colour, _) in STATES.items()}, legend=legend),
+            "shape": _by("state", {name: shape for name, (_, shape) in STATES.items()}),
             "opacity": {"condition": {"test": "datum.state == 'without the label'", "value": 0.25}, "value": 0.75},
             "tooltip": tooltip,
         },
     }
-    rings = {
-        "transform": [{"filter": "ring && datum.rare"}],
-        "mark": {
-            "type": "point",
-            "filled": False,
-            "size": {"expr": "width < 500 ? 50 : 100"},
-            "strokeWidth": 1,
-            "color": GREY,
-        },
-        "encoding": place,
-    }
+    size = {"expr": "width < 500 ? 50 : 100"}
+    circle = {"type": "point", "filled": False, "size": size, "strokeWidth": 1, "color": GREY}
+    rings = {"transform": [{"filter": "ring && datum.rare"}], "mark": circle, "encoding": place}
     title = f"Rows that lie together look alike to the encoder ({method}): wheel or pinch to zoom, drag to move"
     transform = [{"calculate": state, "as": "state"}, {"filter": shown}]
     return _chart("rows", title, 460, params=[labels, show, ring], transform=transform, layer=[rings, points])
@@ -135,19 +133,13 @@ def threshold_chart(label_names: Sequence[str], thresholds: Sequence[float]) -> 
         {"fold": list(CURVES), "as": ["score", "value"]},
         {"calculate": f"datum.step / {STEPS}", "as": "at"},
     ]
-    styles: Spec = {"domain": list(CURVES), "range": [colour for colour, _ in CURVES.values()]}
-    dashes = {"domain": list(CURVES), "range": [dash for _, dash in CURVES.values()]}
     encoding = {
         "x": _axis("at", "threshold", scale={"domain": [0, 1]}),
         "y": _axis("value", "score", scale={"domain": [0, 1]}),
-        "color": {"field": "score", "type": "nominal", "title": None, "scale": styles, "legend": {"orient": "bottom"}},
+        "color": _by("score", {name: colour for name, (colour, _) in CURVES.items()}, legend=BELOW),
     }
-    curves = {
-        "mark": {"type": "line", "invalid": "filter"},
-        "encoding": {
-            "strokeDash": {"field": "score", "type": "nominal", "title": None, "scale": dashes},
-        },
-    }
+    dashes = _by("score", {name: dash for name, (_, dash) in CURVES.items()})
+    curves = {"mark": {"type": "line", "invalid": "filter"}, "encoding": {"strokeDash": dashes}}
     there = {
         "transform": [{"filter": f"abs(datum.step - threshold * {STEPS}) < 0.5"}],
         "mark": {"type": "point", "filled": True, "size": 70},
@@ -168,17 +160,14 @@ def reliability_chart(label_names: Sequence[str]) -> Spec:
     y = _axis("seen", "share of rows that have the label", scale={"domain": [0, 1]})
     tooltip = [_axis("said", "predicted", format=".2f"), _axis("seen", "observed", format=".2f"), _axis("rows", "rows")]
     size = _axis("rows", "rows", scale={"type": "sqrt", "range": [20, 300]}, legend=None)
-    ideal = {
-        "data": {"values": [{"at": 0}, {"at": 1}]},
-        "mark": {"type": "line", "color": GREY, "strokeDash": [4, 4]},
-        "encoding": {"x": _axis("at", x["title"]), "y": _axis("at", y["title"])},
-    }
     one = {"transform": [{"filter": "datum.label == label"}], "encoding": {"x": x, "y": y}}
     line = {**one, "mark": {"type": "line", "color": BLUE}}
     dots = {**one, "mark": {"type": "point", "filled": True, "color": BLUE, "opacity": 1}}
     dots["encoding"] = {"x": x, "y": y, "size": size, "tooltip": tooltip}
     title = "On the dashed line probabilities can be taken at their word"
-    return _chart("reliability", title, 300, params=[{"name": "label", "value": 0}], layer=[ideal, line, dots])
+    return _chart(
+        "reliability", title, 300, params=[{"name": "label", "value": 0}], layer=[_diagonal(1, x, y), line, dots]
+    )
 
 
 def confusion_matrix(kinds: Sequence[str], labels: int) -> Spec:
@@ -188,7 +177,7 @@ def confusion_matrix(kinds: Sequence[str], labels: int) -> Spec:
     encoding = {
         "y": _axis("first", "", "nominal", sort=None, axis={"title": None, "labelLimit": 110}),
         "x": _axis("second", "", "nominal", sort=None, axis=across),
-        "color": _axis("count", "rows", scale={"scheme": "viridis"}, legend={"orient": "bottom"}),
+        "color": _axis("count", "rows", scale={"scheme": "viridis"}, legend=BELOW),
         "tooltip": tooltip,
     }
     title = "Which labels are taken for which, and which are missed together"
@@ -203,26 +192,9 @@ def pair_chart(largest: int) -> Spec:
     scale = {"type": "sqrt", "domain": [0, max(largest, 1)]}
     x, y = _axis("labels", "rows labelled with both", scale=scale), _axis("predictions", "rows given both", scale=scale)
     tooltip = [_axis("pair", "pair", "nominal"), _axis("labels", "labelled"), _axis("predictions", "predicted")]
-    ideal = {
-        "data": {"values": [{"at": 0}, {"at": max(largest, 1)}]},
-        "mark": {"type": "line", "color": GREY, "strokeDash": [4, 4]},
-        "encoding": {"x": _axis("at", x["title"]), "y": _axis("at", y["title"])},
-    }
     dots = {"mark": {"type": "point", "color": BLUE}, "encoding": {"x": x, "y": y, "tooltip": tooltip}}
     title = "Above the dashed line the model joins labels more often than people do"
-    return _chart("pairs", title, 320, layer=[ideal, dots])
-
-
-def _by_loss(losses: Sequence[str]) -> Spec:
-    """The colours and markers that losses have everywhere."""
-    styles = loss_styles(losses)
-    names = list(styles)
-    colour = {"domain": names, "range": [styles[name].colour for name in names]}
-    shape = {"domain": names, "range": [styles[name].shape for name in names]}
-    return {
-        "color": {"field": "loss", "type": "nominal", "title": None, "scale": colour, "legend": {"orient": "bottom"}},
-        "shape": {"field": "loss", "type": "nominal", "title": None, "scale": shape},
-    }
+    return _chart("pairs", title, 320, layer=[_diagonal(max(largest, 1), x, y), dots])
 
 
 def label_deltas(places: Sequence[str], losses: Sequence[str], labels: int) -> Spec:
@@ -233,11 +205,8 @@ def label_deltas(places: Sequence[str], losses: Sequence[str], labels: int) -> S
         {"filter": "datum.place == place && isValid(datum.scores[first]) && isValid(datum.scores[second])"},
         {"calculate": "datum.scores[first] - datum.scores[second]", "as": "delta"},
     ]
-    tooltip = [
-        _axis("label", "label", "nominal"),
-        _axis("rows", "training rows"),
-        _axis("delta", "difference", format="+.3f"),
-    ]
+    tooltip = [_axis("label", "label", "nominal"), _axis("rows", "training rows")]
+    tooltip += [_axis("delta", "difference", format="+.3f")]
     colour = {"condition": {"test": "datum.delta < 0", "value": RED}, "value": BLUE}
     encoding = {
         "y": _axis("label", "", "nominal", sort={"field": "rows"}, axis={"title": None, "labelLimit": 130}),
@@ -258,7 +227,7 @@ def learning_curves(places: Sequence[str], losses: Sequence[str]) -> Spec:
     encoding = {
         "x": _axis("step", "training step"),
         "y": _axis("value", "training loss", scale={"zero": False}),
-        "color": {"field": "seed", "type": "nominal", "scale": {"range": PALETTE}, "legend": {"orient": "bottom"}},
+        "color": {"field": "seed", "type": "nominal", "scale": {"range": PALETTE}, "legend": BELOW},
         "detail": {"field": "run"},
         "tooltip": tooltip,
     }
@@ -273,5 +242,8 @@ def run_times(losses: Sequence[str]) -> Spec:
     x = _axis("minutes", "minutes a run", scale={"zero": True})
     tooltip = [_axis(name, name, "nominal") for name in ("place", "loss", "seed")] + [x]
     mark = {"type": "point", "filled": True, "size": 45, "opacity": 0.8}
-    encoding = {"y": y, "x": x, **_by_loss(losses), "tooltip": tooltip}
+    styles = loss_styles(losses)
+    colour = _by("loss", {name: style.colour for name, style in styles.items()}, legend=BELOW)
+    shape = _by("loss", {name: style.shape for name, style in styles.items()})
+    encoding = {"y": y, "x": x, "color": colour, "shape": shape, "tooltip": tooltip}
     return _chart("times", "What a run of each loss took", 120 + 24 * len(losses), mark=mark, encoding=encoding)

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hf_mlcl.files import whole_file
-from hf_mlcl.metrics import DecisionRule
+from hf_mlcl.metrics import DecisionRule, frequency_groups
 from hf_mlcl.pages import charts, numbers
 from hf_mlcl.pages.html import data_uri, excerpt, render, thumbnail
 from hf_mlcl.pages.suspicious import Suspicion, expected_labels, suspicious_rows
@@ -133,39 +133,45 @@ def write_explain_page(path: str | os.PathLike[str], explained: Explained, map_b
     return Path(path)
 
 
-def _html(explained: Explained, map_by: Map) -> str:
-    one, names = explained, list(explained.label_names)
-    truth, p = one.test.labels, one.probabilities
-    decided = one.rule.decide(p)
-    train = None if one.train is None else _sample(one.train, TRAINING_ROWS)
+def _html(one: Explained, map_by: Map) -> str:
+    names, truth, p = list(one.label_names), one.test.labels, one.probabilities
+    decided, cuts = one.rule.decide(p), one.rule.per_label(len(names))
     counts = None if one.train is None else one.train.labels.sum(0)
     table = numbers.label_table(truth, p, one.rule, None if counts is None else counts.tolist())
-    rare = set(numbers.rare_labels(truth.sum(0) if counts is None else counts))
-    suspicions = [] if train is None or len(train[1].labels) < 2 * numbers.BINS else _suspicions(train[1])
-    rows, examples, length = _rows(one, decided, rare, map_by, train, suspicions)
+    frequencies = [row["rows"] if counts is None else row["train"] for row in table]
+    rare = set(frequency_groups(truth.sum(0) if counts is None else counts)["tail"].tolist())
+    searched = _some(0 if one.train is None else len(one.train.labels), TRAINING_ROWS)
+    suspicions: list[Suspicion] = []
+    if one.train is not None and len(searched) >= 2 * numbers.BINS:
+        labels = one.train.labels[searched]
+        found = suspicious_rows(labels, expected_labels(one.train.features[searched], labels), IN_CSV)
+        suspicions = [each._replace(row=int(searched[each.row])) for each in found]
+    rows, examples, length = _rows(one, decided, rare, map_by, searched, suspicions)
     matrix = numbers.confusions(truth, decided, names)
     couples = numbers.pairs(truth, decided, names)
-    cuts = one.rule.per_label(len(names))
     specs = {
         "map": charts.space_map(names, one.modality.split("+"), MAP_NAMES[map_by]),
         "frequency": charts.f1_by_frequency(
-            _frequency_title(table, counts), f"{one.split} rows" if counts is None else "training rows"
+            _frequency_title(table, frequencies), f"{one.split} rows" if counts is None else "training rows"
         ),
         "threshold": charts.threshold_chart(names, cuts),
         "reliability": charts.reliability_chart(names),
-        "confusions": charts.confusion_matrix(list(dict.fromkeys(cell["kind"] for cell in matrix)), _side(matrix)),
+        "confusions": charts.confusion_matrix(
+            list(dict.fromkeys(cell["kind"] for cell in matrix)), len({cell["first"] for cell in matrix})
+        ),
         "pairs": charts.pair_chart(max((max(c["labels"], c["predictions"]) for c in couples), default=1)),
     }
     datasets = {
         "rows": rows,
-        "labels": _frequency_points(table, names),
+        "labels": _frequency_points(table, frequencies, names),
         "curves": numbers.threshold_curves(truth, p),
         "reliability": numbers.reliability(truth, p),
         "confusions": matrix,
         "pairs": couples,
     }
     data = {"charts": specs, "datasets": datasets, "examples": examples, "labelNames": names, "thresholds": cuts}
-    listed = _listed(suspicions, train, names, examples, length)
+    listed = [_listed(one, each, examples, length) for each in suspicions]
+    scores = _told_apart(one.scores)
     return render(
         "explain.html.jinja",
         data,
@@ -174,48 +180,43 @@ def _html(explained: Explained, map_by: Map) -> str:
         rare=[names[label] for label in sorted(rare)],
         shown=len(rows),
         headline=_headline(one),
-        scores=_score_rows(_told_apart(one.scores)),
-        scored=list(_told_apart(one.scores)),
+        scores=_score_rows(scores),
+        scored=list(scores),
         suspicious=listed[:LISTED],
         suspicious_csv=data_uri(_csv(listed), "text/csv;charset=utf-8"),
-        searched=0 if train is None else len(train[0]),
+        searched=len(searched),
     )
 
 
-def _sample(split: Split, most: int) -> tuple[npt.NDArray[np.int64], Split]:
-    """Row numbers, and the rows: some of them, drawn with a fixed seed, where there are too many."""
-    every = np.arange(len(split.labels))
-    if len(every) <= most:
-        return every, split
-    some = np.sort(np.random.default_rng(0).choice(len(every), most, replace=False))
-    places = None if split.places is None else [split.places[int(i)] for i in some]
-    return some, Split([split.inputs[int(i)] for i in some], split.labels[some], split.features[some], places)
-
-
-def _suspicions(train: Split) -> list[Suspicion]:
-    return suspicious_rows(train.labels, expected_labels(train.features, train.labels), IN_CSV)
+def _some(rows: int, most: int) -> npt.NDArray[np.int64]:
+    """Row numbers: those of all rows, or of some, drawn with a fixed seed, where there are too many."""
+    return np.arange(rows) if rows <= most else np.sort(np.random.default_rng(0).choice(rows, most, replace=False))
 
 
 def _rows(
-    one: Explained, decided: Flags, rare: set[int], map_by: Map, train: Any, suspicions: Sequence[Suspicion]
+    one: Explained,
+    decided: Flags,
+    rare: set[int],
+    map_by: Map,
+    searched: npt.NDArray[np.int64],
+    suspicions: Sequence[Suspicion],
 ) -> tuple[list[dict[str, Any]], dict[str, Any], int]:
     """The rows of the map, the training examples that are shown with them, and how long texts may be."""
     from hf_mlcl.evaluation import project_2d
     from hf_mlcl.inference import ExampleIndex
 
-    some = np.arange(len(decided))
-    if len(some) > ROWS[one.heaviest]:
-        some = np.sort(np.random.default_rng(0).choice(len(some), ROWS[one.heaviest], replace=False))
+    some = _some(len(decided), ROWS[one.heaviest])
     features = one.test.features[some]
     place = project_2d(features, map_by) if len(some) > 2 else np.zeros((len(some), 2))
     near: list[list[tuple[str, float]]] = [[] for _ in some]
     examples: dict[int, None] = dict.fromkeys(each.row for each in suspicions[:LISTED])
-    if train is not None:
-        found = ExampleIndex(train[1].features).search(features, k=min(NEAREST[one.heaviest], len(train[0])))
-        pairs = zip(found.rows.tolist(), found.similarity.tolist(), strict=True)
+    if one.train is not None:
+        k = min(NEAREST[one.heaviest], len(searched))
+        found = ExampleIndex(one.train.features[searched]).search(features, k)
+        pairs = zip(searched[found.rows].tolist(), found.similarity.tolist(), strict=True)
         near = [[(str(row), round(s, 3)) for row, s in zip(*each, strict=True)] for each in pairs]
-        examples |= dict.fromkeys(int(row) for row in found.rows.ravel())
-    view, length = _view(one, some, train, list(examples))
+        examples |= dict.fromkeys(searched[found.rows].ravel().tolist())
+    view, length = _view(one, some, list(examples))
     names = one.label_names
     rows = []
     for position, row in enumerate(some.tolist()):
@@ -238,31 +239,28 @@ def _rows(
                 "near": near[position],
             }
         )
-    shown = {
-        str(row): {
-            "place": _training_place(train, row),
-            **view(train[1].inputs[row]),
-            "labels": _named(np.flatnonzero(train[1].labels[row]), names),
-        }
-        for row in examples
-    }
+    shown = (
+        {}
+        if one.train is None
+        else {str(row): _example(one.train, row, names) | view(one.train.inputs[row]) for row in examples}
+    )
     return rows, shown, length
 
 
-def _training_place(train: tuple[npt.NDArray[np.int64], Split], row: int) -> str:
-    """What the page calls a training row: by where it was read, or by its number among all of them."""
-    numbers, rows = train
-    return f"training row {numbers[row] + 1}" if rows.places is None else rows.places[row]
+def _example(train: Split, row: int, names: Sequence[str]) -> dict[str, str]:
+    return {"place": train.place(row, "training"), "labels": _named(np.flatnonzero(train.labels[row]), names)}
 
 
 def _named(labels: npt.NDArray[np.int64], names: Sequence[str]) -> str:
     return ", ".join(names[label] for label in labels) or "none"
 
 
-def _view(one: Explained, some: npt.NDArray[np.int64], train: Any, examples: list[int]) -> tuple[Any, int]:
+def _view(one: Explained, some: npt.NDArray[np.int64], examples: list[int]) -> tuple[Any, int]:
     """What makes of a row what the page shows of it, so that all of them together fit; and the length of its texts."""
-    rows = [one.test.inputs[row] for row in some.tolist()] if one.modality == "text" else []
-    rows += [train[1].inputs[row] for row in examples] if one.modality == "text" else []
+    rows = []
+    if one.modality == "text":
+        rows = [one.test.inputs[row] for row in some.tolist()]
+        rows += [] if one.train is None else [one.train.inputs[row] for row in examples]
     sizes = {length: sum(len(text[:length].encode("utf-8", "replace")) for text in rows) for length in TEXT_LENGTHS}
     length = next((length for length in TEXT_LENGTHS if sizes[length] <= TEXT_BYTES), min(TEXT_LENGTHS))
     count = len(some) + len(examples)
@@ -276,15 +274,12 @@ def _view(one: Explained, some: npt.NDArray[np.int64], train: Any, examples: lis
     return view, length if "text" in one.modality else 0
 
 
-def _side(matrix: Sequence[Mapping[str, Any]]) -> int:
-    return len({cell["first"] for cell in matrix})
-
-
-def _frequency_points(table: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:
+def _frequency_points(
+    table: Sequence[Mapping[str, Any]], rows: Sequence[int], names: Sequence[str]
+) -> list[dict[str, Any]]:
     """Points of the chart; names are shown where they have a place: first of what is rare or goes wrong."""
     from hf_mlcl.evaluation.figures import without_overlap
 
-    rows = [row["rows"] if row["train"] is None else row["train"] for row in table]
     at = [max(count, 0.7) for count in rows]  # a label that never occurs still has a place on a log axis
     low, reach = np.log(min(at)), max(np.log(max(at) / min(at)), 1e-9)
     points = [(float((np.log(x) - low) / reach), row["F1"]) for x, row in zip(at, table, strict=True)]
@@ -296,9 +291,8 @@ def _frequency_points(table: Sequence[Mapping[str, Any]], names: Sequence[str]) 
     ]
 
 
-def _frequency_title(table: Sequence[Mapping[str, Any]], counts: Any) -> str:
+def _frequency_title(table: Sequence[Mapping[str, Any]], rows: Sequence[int]) -> str:
     """What the chart shows, in words."""
-    rows = np.array([row["rows"] if counts is None else row["train"] for row in table])
     scores = np.array([row["F1"] for row in table])
     groups = [scores[ids].mean() for ids in np.array_split(np.argsort(rows, kind="stable"), 3) if len(ids)]
     gap = groups[-1] - groups[0]
@@ -309,10 +303,7 @@ def _frequency_title(table: Sequence[Mapping[str, Any]], counts: Any) -> str:
 
 
 METRIC_NAMES = {"mAP": "mAP", "micro_f1": "micro-F1", "macro_f1": "macro-F1"}
-METRIC_NAMES |= {
-    f"{group}_f1": f"F1 of {name} labels"
-    for group, name in (("head", "frequent"), ("medium", "medium"), ("tail", "rare"))
-}
+METRIC_NAMES |= {"head_f1": "F1 of frequent labels", "medium_f1": "F1 of medium labels", "tail_f1": "F1 of rare labels"}
 
 
 def _told_apart(scores: Mapping[str, Mapping[str, Sequence[float]]]) -> Mapping[str, Mapping[str, Sequence[float]]]:
@@ -352,44 +343,28 @@ def _headline(one: Explained) -> str:
     )
 
 
-def _listed(
-    suspicions: Sequence[Suspicion], train: Any, names: Sequence[str], examples: Mapping[str, Any], length: int
-) -> list[dict[str, Any]]:
-    found = []
-    for each in suspicions:
-        text = _text_of(train[1].inputs[each.row], length)
-        found.append(
-            {
-                "place": _training_place(train, each.row),
-                "score": each.score,
-                "text": excerpt(text, 200),
-                "image": examples.get(str(each.row), {}).get("image", ""),
-                "labels": _named(np.flatnonzero(train[1].labels[each.row]), names),
-                "wrong": ", ".join(names[label] for label in each.wrong),
-                "missing": ", ".join(names[label] for label in each.missing),
-            }
-        )
-    return found
-
-
-def _text_of(row: Any, length: int) -> str:
-    """The text of a row; none where rows are images."""
-    found = row.get("text") if isinstance(row, Mapping) else row if length else ""
-    return str(found or "")[: max(length, 1)]
+def _listed(one: Explained, doubtful: Suspicion, examples: Mapping[str, Any], length: int) -> dict[str, Any]:
+    """What the page, and the file that it offers, say of a training row with doubtful labels."""
+    assert one.train is not None
+    row, names = one.train.inputs[doubtful.row], one.label_names
+    text = row.get("text") if isinstance(row, Mapping) else row if length else ""  # none where rows are images
+    return {
+        **_example(one.train, doubtful.row, names),
+        "score": doubtful.score,
+        "text": excerpt(str(text or "")[:length], 200),
+        "image": examples.get(str(doubtful.row), {}).get("image", ""),
+        "wrong": ", ".join(names[label] for label in doubtful.wrong),
+        "missing": ", ".join(names[label] for label in doubtful.missing),
+    }
 
 
 def _csv(listed: Sequence[Mapping[str, Any]]) -> bytes:
     buffer = io.StringIO()
     columns = ["place", "score", "labels", "wrong", "missing", "text"]
-    writer = csv.DictWriter(buffer, columns)
-    writer.writeheader()
+    writer = csv.writer(buffer)
+    writer.writerow(columns)
     for row in listed:
-        cells = {name: str(row[name]) for name in columns if name in row} | {"score": f"{row['score']:.3f}"}
+        cells = [f"{row[name]:.3f}" if name == "score" else row[name] for name in columns]
         # A spreadsheet would take these beginnings for a formula, and run it.
-        writer.writerow(
-            {
-                name: f"'{cell}" if cell.startswith(("=", "+", "-", "@", "\t", "\r")) else cell
-                for name, cell in cells.items()
-            }
-        )
+        writer.writerow([f"'{cell}" if cell.startswith(("=", "+", "-", "@", "\t", "\r")) else cell for cell in cells])
     return buffer.getvalue().encode("utf-8-sig")  # with the mark by which spreadsheets know UTF-8

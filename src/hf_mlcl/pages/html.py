@@ -13,13 +13,10 @@ JPEG_QUALITY = 60
 
 
 def render(template: str, data: Mapping[str, Any], **context: Any) -> str:
-    """A template of this folder, filled in.
+    """A template of this folder, filled in with `context`.
 
-    Args:
-        template: File name.
-        data: For the page's script: ``charts`` (Vega-Lite by name), ``datasets`` (lists of records, by the names that
-            charts use), and whatever else it reads.
-        **context: For the template.
+    The page's script reads `data`: ``charts`` (Vega-Lite by name), ``datasets`` (lists of records, by the names that
+    charts use), and whatever else it needs.
     """
     # Within a script element only "<" can end it or begin a comment.
     text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")

@@ -72,12 +72,12 @@ def reliability(truth: Flags, probabilities: Probabilities) -> list[dict[str, An
     found = []
     bins = np.minimum((probabilities * BINS).astype(int), BINS - 1)
     for label in range(truth.shape[1]):
-        rows = np.bincount(bins[:, label], minlength=BINS)
-        said = np.bincount(bins[:, label], weights=probabilities[:, label], minlength=BINS)
-        seen = np.bincount(bins[:, label], weights=truth[:, label], minlength=BINS)
+        weights = (None, probabilities[:, label], truth[:, label])
+        rows, said, seen = (np.bincount(bins[:, label], w, minlength=BINS).tolist() for w in weights)
         found += [
-            {"label": label, "said": _short(said[b] / rows[b]), "seen": _short(seen[b] / rows[b]), "rows": int(rows[b])}
-            for b in np.flatnonzero(rows)
+            {"label": label, "said": round(said[b] / rows[b], 4), "seen": round(seen[b] / rows[b], 4), "rows": rows[b]}
+            for b in range(BINS)
+            if rows[b]
         ]
     return found
 
@@ -120,14 +120,3 @@ def pairs(truth: Flags, decided: Flags, names: list[str]) -> list[dict[str, Any]
         | {"predictions": int(made[first[i], second[i]])}
         for i in order
     ]
-
-
-def rare_labels(counts: npt.NDArray[np.int64]) -> list[int]:
-    """Labels of the rarest third, which training knows least of."""
-    from hf_mlcl.metrics import frequency_groups
-
-    return [int(label) for label in frequency_groups(counts)["tail"]]
-
-
-def _short(value: float) -> float:
-    return round(float(value), 4)

@@ -9,11 +9,7 @@ from hf_mlcl.data.sources import Member, SourceTree
 from hf_mlcl.data.splits import Example
 from hf_mlcl.data.tables import column_names, flagged
 
-FILES = {
-    "train": "2018-E-c-En-train.txt",
-    "validation": "2018-E-c-En-dev.txt",
-    "test": "2018-E-c-En-test-gold.txt",
-}
+FILES = {"train": "2018-E-c-En-train.txt", "validation": "2018-E-c-En-dev.txt", "test": "2018-E-c-En-test-gold.txt"}
 
 
 class Semeval2018(CorpusBuilder):

@@ -10,10 +10,11 @@ process of its own and leaves a JSON file in benchmarks/own_data (or --output), 
 wants to score them in another way; what is there is not run again, so that it can be interrupted. The files in the
 repository are the runs of docs/results.md: give another --output to repeat them.
 
-Methods: `ours` is `hf-mlcl train` as it comes. `tfidf` and `frozen` are scikit-learn's logistic regression, C chosen on
-validation, on TF-IDF or on the frozen encoder's features. `hf_bce` is HF's Trainer with BCE and one linear layer on the
-same encoder, `setfit` is SetFit (where it is installed): both train for as many CPU seconds as `ours` took in all.
-Thresholds are tuned on validation by the same code for all of them, for micro-F1 and for macro-F1.
+Methods: `ours` is `hf-mlcl train` as it comes. arXiv's labels are codes (cs.LG): there it is given what they mean, as
+by `--label_descriptions`, and `codes` is the same without. `tfidf` and `frozen` are scikit-learn's logistic regression,
+C chosen on validation, on TF-IDF or on the frozen encoder's features. `hf_bce` is HF's Trainer with BCE and one linear
+layer on the same encoder, `setfit` is SetFit (where it is installed): both train for as many CPU seconds as `ours` took
+in all. Thresholds are tuned on validation by the same code for all of them, for micro-F1 and for macro-F1.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ CORPORA = {
 }
 METHODS = {
     "ours": "hf-mlcl train",
+    "codes": "the same, labels as codes",
     "frozen": "frozen + LR",
     "tfidf": "TF-IDF + LR",
     "hf_bce": "HF Trainer, BCE",
@@ -103,6 +105,7 @@ def half(image: bool) -> Any:
 def ours(data: Any, options: argparse.Namespace) -> dict[str, Any]:
     from datasets import DatasetDict
 
+    from hf_mlcl.data import corpus_facts
     from hf_mlcl.data.own import OwnData
     from hf_mlcl.experiments import build_experiment, own_recipe, run_experiment
     from hf_mlcl.experiments.anytime import Anytime
@@ -116,6 +119,8 @@ def ours(data: Any, options: argparse.Namespace) -> dict[str, Any]:
         settings |= {"backbone_weights": options.image_weights, "image_size": IMAGE_SIZE}
     if options.corpus == "news":
         settings["single_label"] = True
+    if options.corpus == "arxiv" and options.method == "ours":
+        settings["label_descriptions"] = dict(corpus_facts("aapd").descriptions)
 
     def found(folder: str | Path) -> dict[str, Any]:
         predictor, column = Predictor(folder, batch_size=64), "image" if image else "text"
@@ -146,6 +151,9 @@ def ours(data: Any, options: argparse.Namespace) -> dict[str, Any]:
         frozen = {name: value for name, value in result.metrics.items() if name.startswith("frozen_")}
         more = {"spent": spent, "way": way, "frozen": frozen, "seconds": result.seconds, "verdict": result.verdict}
         return found(folder) | more
+
+
+codes = ours
 
 
 def frozen(data: Any, options: argparse.Namespace) -> dict[str, Any]:
@@ -421,8 +429,9 @@ def run_all(options: argparse.Namespace) -> None:
 
 
 def methods_of(corpus: str) -> list[str]:
-    """Methods that a corpus is compared with; two of them read texts alone."""
-    return [method for method in METHODS if corpus != "coco" or method not in ("tfidf", "setfit")]
+    """Methods that can be run on a corpus."""
+    without = {"coco": ("codes", "tfidf", "setfit"), "arxiv": ()}.get(corpus, ("codes",))
+    return [method for method in METHODS if method not in without]
 
 
 def report(options: argparse.Namespace) -> None:
@@ -433,9 +442,11 @@ def report(options: argparse.Namespace) -> None:
         found.setdefault((run["corpus"], run["rows"]), {}).setdefault(run["method"], {})[run["seed"]] = run
     groups: dict[tuple[str, int], dict[str, list[Any]]] = {}
     for (corpus, rows), runs in sorted(found.items(), key=lambda item: (list(CORPORA).index(item[0][0]), item[0][1])):
-        whole = set.intersection(*(set(runs.get(method, {})) for method in methods_of(corpus)))
+        needed = [method for method in methods_of(corpus) if method != "codes"]
+        whole = set.intersection(*(set(runs.get(method, {})) for method in needed))
         if whole:  # seeds that every method has been run with: others would compare unlike rows
-            groups[corpus, rows] = {m: [runs[m][seed] for seed in sorted(whole)] for m in methods_of(corpus)}
+            known = [*needed, *(["codes"] if whole <= set(runs.get("codes", {})) else [])]
+            groups[corpus, rows] = {method: [runs[method][seed] for seed in sorted(whole)] for method in known}
     every = [run for methods in groups.values() for runs in methods.values() for run in runs]
     print("Seeds: " + ", ".join(f"{corpus} {rows:,}: {len(runs['ours'])}" for (corpus, rows), runs in groups.items()))
     print(f"Runs of {' and '.join(sorted({run['date'] for run in every}))}, {every[0]['hardware']}.")
@@ -444,7 +455,7 @@ def report(options: argparse.Namespace) -> None:
         gains = []
         for (corpus, rows), methods in groups.items():
             mean = {method: np.mean([run["scores"][metric] for run in runs]) for method, runs in methods.items()}
-            gains.append(mean["ours"] - max(value for method, value in mean.items() if method != "ours"))
+            gains.append(mean["ours"] - max(value for name, value in mean.items() if name not in ("ours", "codes")))
             cells = [f"{mean[method]:.1f}" if method in mean else "" for method in METHODS]
             best = f"{max(mean.values()):.1f}"
             cells = [f"**{cell}**" if cell == best else cell for cell in cells]

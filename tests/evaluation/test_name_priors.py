@@ -34,6 +34,13 @@ def test_each_template_gives_one_vector_per_label_in_their_order():
     assert [prior.flatten().tolist() for prior in priors.values()] == [[0, 1], [2, 3]]
 
 
+def test_a_description_stands_as_it_is_written_in_the_place_of_a_name():
+    seen = []
+    encode = lambda texts: seen.extend(texts) or torch.zeros(len(texts), 1)  # noqa: E731
+    name_priors(["cs.LG", "a_b"], encode, ["About {}."], {"cs.LG": "Machine-Learning, C++"})
+    assert seen == ["About Machine-Learning, C++.", "About a b."]
+
+
 @pytest.mark.parametrize("template", ["no place", "{} and {}"])
 def test_a_template_without_one_place_for_the_name_is_refused(template):
     with pytest.raises(ValueError, match=r"one \{\}"):

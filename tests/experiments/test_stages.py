@@ -11,6 +11,7 @@ from experiments.toy import build
 from hf_mlcl import ContrastiveMultiLabelTrainer, ContrastiveTrainingArguments, MLCLModel
 from hf_mlcl.evaluation import LinearEvaluationConfig
 from hf_mlcl.experiments import verdict
+from hf_mlcl.experiments.anytime import Anytime
 from hf_mlcl.experiments.prediction import Predictor
 from hf_mlcl.experiments.running import run_experiment
 from hf_mlcl.experiments.stages import BLENDS, Stages, ranking_score, step_seconds
@@ -226,6 +227,19 @@ def test_settings_of_one_protocol_are_refused_by_the_other(tmp_path, setting):
 def test_settings_of_the_study_are_refused_by_the_other_protocol(tmp_path, setting):
     with pytest.raises(ValueError, match=f"{next(iter(setting))} means nothing with protocol='best'"):
         build(tmp_path, protocol="best", **setting)
+
+
+def test_descriptions_of_labels_are_what_the_encoder_reads_of_them(tmp_path, monkeypatch):
+    seen = []
+    encode = Anytime._encode_names
+    monkeypatch.setattr(Anytime, "_encode_names", lambda self, texts: seen.extend(texts) or encode(self, texts))
+    described = {"label_descriptions": {"bread": "loaves and rolls"}, "label_templates": ["{}"]}
+    run_experiment(*build(tmp_path / "a", protocol="best", max_steps=1, **described), quiet=True)
+    assert "loaves and rolls" in seen
+    assert "bread" not in seen
+    assert "wine" in seen  # a label without a description is called by its name
+    with pytest.raises(ValueError, match=r"label_descriptions: There is no label 'bred'\. .*: bread"):
+        run_experiment(*build(tmp_path / "b", protocol="best", label_descriptions={"bred": "x"}), quiet=True)
 
 
 def test_a_time_and_a_number_of_epochs_are_one_too_many(tmp_path):

@@ -34,6 +34,9 @@ def train(
     text_column: TextColumn = None,
     label_columns: LabelColumns = None,
     label_delimiter: LabelDelimiter = None,
+    label_descriptions: Annotated[
+        str | None, OfData(help="CSV file with label and description, if names say little (codes). Rare labels gain.")
+    ] = None,
     test_file: Annotated[str | None, OfData(help="File with test rows, if the data have none.")] = None,
     max_train_samples: Annotated[int | None, OfData(help="Training rows to keep, drawn with a fixed seed.")] = None,
     check: Annotated[bool, OfData("--check", help="Show what was recognised, and stop.")] = False,

@@ -59,6 +59,7 @@ class CorpusFacts:
         download_all: False where `files` is only a part of the corpus, so that `data_dir` is required.
         options: Choices beside the size: every value, the default first; or the default of a number.
         labels: In the order of their ids, where they do not depend on the files.
+        descriptions: What labels mean whose names are codes.
     """
 
     name: str
@@ -76,6 +77,7 @@ class CorpusFacts:
     labelled_sizes: SplitSizes | None = None
     options: Mapping[str, list[Any] | int] = field(default_factory=dict)
     labels: list[str] = field(default_factory=list)
+    descriptions: Mapping[str, str] = field(default_factory=dict)
 
     def default_options(self, size: str = "full") -> dict[str, Any]:
         """The options that have a meaning for a size, with their defaults.
@@ -105,6 +107,8 @@ def all_facts() -> dict[str, CorpusFacts]:
     for fields in facts.values():
         fields |= {key: SplitSizes(*rows) for key, rows in fields.items() if key.endswith("sizes")}
         fields["study"] = StudyStatistics(**fields["study"]) if "study" in fields else None
-        fields["labels"] = fields.get("labels", "").split()
+        labels = fields.get("labels", "")
+        fields["descriptions"] = labels if isinstance(labels, dict) else {}
+        fields["labels"] = list(labels) if isinstance(labels, dict) else labels.split()
         fields["files"] = tuple(RemoteFile(**file) for file in fields.get("files", ()))
     return {name: CorpusFacts(name, **fields) for name, fields in facts.items()}

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import operator
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, SupportsIndex
 
 import numpy as np
 from numpy.typing import NDArray
+
+from hf_mlcl.data.tables import read_csv
 
 DELIMITERS = ("|", ";", ",", "\t")
 """What may stand between names of labels in one text."""
@@ -149,3 +153,41 @@ def _labels(dataset: Any, names: list[str]) -> Any:
     if names and set(names) <= set(columns):
         return [[bool(cell) for cell in row] for row in zip(*(plain[name] for name in names), strict=True)]
     return (row["labels"] for row in dataset)
+
+
+def read_descriptions(given: Mapping[str, Any] | str) -> dict[str, str]:
+    """What labels mean, in words, by their names.
+
+    Args:
+        given: A mapping; or a file: CSV with the columns ``label`` and ``description``, or a JSON object of texts.
+
+    Examples:
+        >>> read_descriptions({"cs.LG": "machine learning"})
+        {'cs.LG': 'machine learning'}
+    """
+    if not isinstance(given, str):
+        found = list(given.items())
+    elif not Path(given).is_file():
+        raise ValueError(f"label_descriptions: there is no file {given}. It may be a CSV or a JSON file.")
+    elif given.lower().endswith(".json"):
+        try:
+            content = json.loads(Path(given).read_text(encoding="utf-8"), object_pairs_hook=lambda pairs: tuple(pairs))
+        except ValueError as error:
+            raise ValueError(f"label_descriptions: {given} is not valid JSON: {error}.") from error
+        if not isinstance(content, tuple):
+            raise ValueError(f"label_descriptions: {given} must hold an object with a text per label.")
+        found = list(content)
+    else:
+        table = read_csv(Path(given))[0].to_pydict()
+        if not {"label", "description"} <= table.keys():
+            raise ValueError(
+                f"label_descriptions: {given} needs the columns label and description; it has {', '.join(table)}."
+            )
+        found = [pair for pair in zip(table["label"], table["description"], strict=True) if pair[1] is not None]
+    descriptions: dict[str, str] = {}
+    for label, text in found:
+        if not (isinstance(label, str) and isinstance(text, str) and text.strip()):
+            raise ValueError(f"label_descriptions: {label!r} must be a label with a text; got {text!r}.")
+        if descriptions.setdefault(label, text.strip()) != text.strip():
+            raise ValueError(f"label_descriptions: {label!r} is described twice, and not in the same words.")
+    return descriptions

@@ -230,11 +230,18 @@ def check_templates(templates: Sequence[str]) -> None:
 
 
 def name_priors(
-    label_names: Sequence[str], encode: Callable[[list[str]], Tensor], templates: Sequence[str] = TEMPLATES
+    label_names: Sequence[str],
+    encode: Callable[[list[str]], Tensor],
+    templates: Sequence[str] = TEMPLATES,
+    descriptions: Mapping[str, str] | None = None,
 ) -> dict[str, Tensor]:
     """Priors for `fit_best_heads`: the encoded names of all labels, for each template.
 
-    `encode` gives the features (rows, size) of texts, as the heads will see them.
+    Args:
+        label_names: Of all labels, in the order of the heads.
+        encode: Gives the features (rows, size) of texts, as the heads will see them.
+        templates: Sentences with one place for a name.
+        descriptions: What to write in the place of a name that says little: ``{"cs.LG": "machine learning"}``.
 
     Examples:
         >>> lengths = lambda texts: torch.tensor([[float(len(text))] for text in texts])
@@ -242,6 +249,6 @@ def name_priors(
         [[10.0], [18.0]]
     """
     check_templates(templates)
-    names = [readable(name) for name in label_names]
+    names = [(descriptions or {}).get(name) or readable(name) for name in label_names]
     encoded = encode([template.replace("{}", name) for template in templates for name in names])
     return dict(zip(templates, torch.split(encoded, len(names)), strict=True))

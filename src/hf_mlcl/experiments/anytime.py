@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from hf_mlcl.data.registry import corpus_facts, list_corpora
+from hf_mlcl.errors import unknown_name
 from hf_mlcl.evaluation import LinearEvaluationResult, space_quality
 from hf_mlcl.evaluation.best import IMAGE_TEMPLATES, TEMPLATES, name_priors
 from hf_mlcl.experiments.arguments import ExperimentArguments
@@ -57,8 +59,15 @@ class Anytime:
     ) -> None:
         if trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled:
             raise ValueError("protocol='best' needs the whole model in each process; use protocol='study' with FSDP.")
-        if inputs.name_tokenizer is None and experiment.label_templates:
-            raise ValueError("label_templates are for texts: this encoder does not read label names. Leave them out.")
+        for name in ("label_templates", "label_descriptions"):
+            if inputs.name_tokenizer is None and getattr(experiment, name):
+                raise ValueError(f"{name} are for texts: this encoder does not read label names. Leave them out.")
+        known, described = trainer.model.config.label_names, experiment.label_descriptions
+        if described is None:
+            described = corpus_facts(experiment.corpus).descriptions if experiment.corpus in list_corpora() else {}
+        elif unknown := [label for label in described if label not in known]:
+            raise ValueError(f"label_descriptions: {unknown_name('label', unknown[0], known, most=10)}")
+        self.descriptions: Mapping[str, str] = described
         self.trainer, self.inputs, self.experiment = trainer, inputs, experiment
         self.output, self.start, self.tell, self.resumed = output, start, tell, resumed
         self.stages = Stages(
@@ -180,7 +189,7 @@ class Anytime:
             return {}
         usual = TEMPLATES if self.inputs.modality == "text" else IMAGE_TEMPLATES
         names = self.trainer.model.config.label_names
-        return name_priors(names, self._encode_names, self.experiment.label_templates or usual)
+        return name_priors(names, self._encode_names, self.experiment.label_templates or usual, self.descriptions)
 
     @torch.no_grad()
     def _encode_names(self, sentences: list[str]) -> Tensor:

@@ -14,7 +14,7 @@ SMALL_BACKBONE = "small"
 """Name of the backbone that is built here and trained from nothing: no download, and minutes on a CPU."""
 
 OF_PROTOCOL = {
-    "best": ("minutes", "prototype_init", "label_templates"),
+    "best": ("minutes", "prototype_init", "label_templates", "label_descriptions"),
     "study": (
         *("evaluation", "best_heads", "augmented_passes", "load_best_model_at_end", "metric_for_best_model"),
         *(f"linear_{name}" for name in ("learning_rates", "weight_decays", "batch_size", "optimizer", "epochs")),
@@ -100,6 +100,11 @@ class ExperimentArguments:
         None,
         "With protocol=best: sentences for label names, such as 'This text is about {}.', of which training rows "
         "choose; an empty list leaves names out.",
+    )
+    label_descriptions: dict | str | None = _field(  # type: ignore[type-arg]  # as above
+        None,
+        "With protocol=best: what labels mean, where their names do not say it: a CSV file with the columns label and "
+        "description, or a JSON file.",
     )
     evaluation: Literal["auto", "linear", "direct"] = _field(
         "auto", "linear: of the frozen features; direct: the trained logits; auto: linear for contrastive losses."

@@ -260,9 +260,7 @@ def _tried(grid: Sequence[Mapping[str, Any]]) -> dict[str, tuple[Any, ...]]:
     return {name: several for name, several in values.items() if len(several) > 1}
 
 
-def _without_effect(
-    experiment: ExperimentArguments, training: ContrastiveTrainingArguments, modality: str
-) -> set[str]:
+def _without_effect(experiment: ExperimentArguments, training: ContrastiveTrainingArguments, modality: str) -> set[str]:
     """Settings of the study that mean nothing for this kind of data and loss."""
     of_others = {"text": {"image_size", "augmented_passes"}, "image": {"max_length", "pooling", "clean_text"}}
     nothing = of_others.get(modality, set())

@@ -19,6 +19,7 @@ import torch
 from transformers import HfArgumentParser, TrainingArguments
 from transformers.trainer_utils import HubStrategy
 
+from hf_mlcl.data.labels import read_descriptions
 from hf_mlcl.data.registry import list_corpora
 from hf_mlcl.errors import unknown_name
 from hf_mlcl.evaluation.config import LinearEvaluationConfig
@@ -131,6 +132,8 @@ def build_experiment(
     # Hyperparameters of the study hold until others are named: --loss_kwargs '{"beta": 2}' leaves alpha as it is.
     for name in MAPPINGS:
         chosen[name] = {**stated.get(name, {}), **_as_dict(name, settings.get(name))}
+    if chosen.get("label_descriptions") is not None:
+        chosen["label_descriptions"] = read_descriptions(chosen["label_descriptions"])
     folder = f"outputs/{Path(str(chosen['corpus'])).stem}{'-small' if size == 'small' else ''}-{loss}"
     chosen.setdefault("output_dir", folder)
     _fit_to_protocol(chosen, settings)

@@ -294,6 +294,17 @@ def test_more_time_is_advised_only_where_the_last_look_was_better_than_all_befor
     assert any("More time" in tip for tip in verdict._advice(stages, [])) == advised
 
 
+@pytest.mark.parametrize(
+    ("prior", "losses", "advised"),
+    [("zero", {"zero": [1.0], "{}": [2.0]}, True), ("{}", {}, False), ("zero", {}, False)],
+)
+def test_words_for_labels_are_advised_where_their_names_were_tried_in_vain(prior, losses, advised):
+    stages, rare = SimpleNamespace(history=[(0, 0.5)]), [{"label": "cs.LG", "train_rows": 2, "f1": 0.0}]
+    heads = SimpleNamespace(prior=prior, loss=losses)
+    assert any("label_descriptions" in tip for tip in verdict._advice(stages, rare, heads)) == advised
+    assert not any("label_descriptions" in tip for tip in verdict._advice(stages, rare))
+
+
 @pytest.mark.parametrize("rate", [1e-3, 10.0], ids=["training that helps", "training that wrecks"])
 def test_points_between_frozen_and_trained_weights_remain_only_if_they_are_better(tmp_path, rate):
     trained = trainer(tmp_path, learning_rate=rate, max_grad_norm=0.0)

@@ -62,12 +62,12 @@ class Anytime:
         for name in ("label_templates", "label_descriptions"):
             if inputs.name_tokenizer is None and getattr(experiment, name):
                 raise ValueError(f"{name} are for texts: this encoder does not read label names. Leave them out.")
-        known, described = trainer.model.config.label_names, experiment.label_descriptions
-        if described is None:
-            described = corpus_facts(experiment.corpus).descriptions if experiment.corpus in list_corpora() else {}
-        elif unknown := [label for label in described if label not in known]:
+        of_corpus = corpus_facts(experiment.corpus).descriptions if experiment.corpus in list_corpora() else {}
+        given: Any = experiment.label_descriptions
+        self.descriptions: Mapping[str, str] = of_corpus if given is None else given
+        known = trainer.model.config.label_names
+        if unknown := [label for label in given or () if label not in known]:
             raise ValueError(f"label_descriptions: {unknown_name('label', unknown[0], known, most=10)}")
-        self.descriptions: Mapping[str, str] = described
         self.trainer, self.inputs, self.experiment = trainer, inputs, experiment
         self.output, self.start, self.tell, self.resumed = output, start, tell, resumed
         self.stages = Stages(

@@ -209,7 +209,9 @@ def _run(
         with measured("evaluate"):
             evaluated = evaluate_study(trainer, inputs, experiment, features)
     per_label = _per_label(evaluated, inputs)
-    told = {} if anytime is None else verdict(anytime.stages, anytime.frozen, evaluated, per_label)
+    told: dict[str, Any] = {}
+    if anytime is not None:
+        told = verdict(anytime.stages, anytime.frozen, evaluated, per_label, described=bool(anytime.descriptions))
     seconds["total"] = time.perf_counter() - start
     result = ExperimentResult(
         metrics={**evaluated.metrics, **metrics, **_prr(trainer)},

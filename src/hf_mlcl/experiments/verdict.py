@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hf_mlcl.evaluation import LinearEvaluationResult
+from hf_mlcl.evaluation import BestHeads, LinearEvaluationResult
 from hf_mlcl.experiments.stages import Stages
 from hf_mlcl.metrics import DecisionRule, LabelCounts, bootstrap_intervals, frequency_groups, mean_average_precision
 
@@ -25,9 +25,14 @@ def verdict(
     frozen: LinearEvaluationResult,
     trained: LinearEvaluationResult,
     per_label: list[dict[str, Any]],
+    described: bool = False,
 ) -> dict[str, Any]:
-    """Test scores of the frozen and the best classifier with intervals, the choices that were made, and advice."""
-    told = {"choices": _choices(stages), "advice": _advice(stages, per_label)}
+    """Test scores of the frozen and the best classifier with intervals, the choices that were made, and advice.
+
+    `described`: whether somebody has said what the labels mean.
+    """
+    heads: Any = frozen.best
+    told = {"choices": _choices(stages), "advice": _advice(stages, per_label, None if described else heads)}
     if trained.config.single_label or trained.test_labels is None:
         return told
     both = {"frozen": frozen, "trained": trained}
@@ -113,14 +118,17 @@ def _choices(stages: Stages) -> dict[str, str]:
     }
 
 
-def _advice(stages: Stages, per_label: list[dict[str, Any]]) -> list[str]:
-    """What is likely to help next, the most promising first."""
+def _advice(stages: Stages, per_label: list[dict[str, Any]], heads: BestHeads | None = None) -> list[str]:
+    """What is likely to help next, the most promising first; the frozen encoder's `heads` tell of labels' names."""
     tips = []
     few = sorted((row for row in per_label if row["train_rows"] < FEW_ROWS), key=lambda row: row["f1"])
     if few:
         named = ", ".join(f"{row['label']} ({row['train_rows']})" for row in few[:NAMED])
         more = f" and {len(few) - NAMED} more" if len(few) > NAMED else ""
         tips.append(f"More rows for labels with fewer than {FEW_ROWS}: {named}{more}.")
+        if heads is not None and heads.prior == "zero" and len(heads.loss) > 1:
+            words = "Words for the labels (--label_descriptions FILE), if their names are codes or abbreviations"
+            tips.insert(0, f"{words}: the names as they are told the encoder nothing.")
     history = stages.history
     if len(history) > 1 and history[-1][1] > max(score for _, score in history[:-1]):
         tips.append("More time: the last look at validation was the best one (--minutes, or --epochs).")

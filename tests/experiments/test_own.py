@@ -50,7 +50,7 @@ def test_a_processor_that_knows_bfloat16_uses_it_for_texts_until_something_else_
     for facts, expected in (({"avx512_bf16": True}, True), ({"amx_bf16": False}, False)):
         monkeypatch.setattr(torch.cpu, "get_capabilities", lambda facts=facts: facts, raising=False)
         recipe = own_recipe(data_of(20), "mine", "somewhere")
-        settings = {"output_dir": str(tmp_path), "use_cpu": True}
+        settings = {"output_dir": str(tmp_path)}  # as it comes: nobody says use_cpu on a machine without a GPU
         assert build_experiment(recipe, settings)[1].bf16 == expected
         assert not build_experiment(recipe, {**settings, "bf16": False})[1].bf16
         assert not own_recipe(data_of(20, kind="image"), "mine", "somewhere").for_loss("reg").get("bf16")

@@ -182,6 +182,7 @@ def test_the_precision_is_what_the_user_says_to_the_launcher_or_here_and_else_th
     launched_with, given, expected, monkeypatch
 ):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: True)
     monkeypatch.delenv("ACCELERATE_MIXED_PRECISION", raising=False)
     if launched_with is not None:

@@ -233,7 +233,8 @@ def test_descriptions_of_labels_are_what_the_encoder_reads_of_them(tmp_path, mon
     seen = []
     encode = Anytime._encode_names
     monkeypatch.setattr(Anytime, "_encode_names", lambda self, texts: seen.extend(texts) or encode(self, texts))
-    described = {"label_descriptions": {"bread": "loaves and rolls"}, "label_templates": ["{}"]}
+    words = {"bread": "loaves and rolls", "of another table": "may be there"}
+    described = {"label_descriptions": words, "label_templates": ["{}"]}
     run_experiment(*build(tmp_path / "a", protocol="best", max_steps=1, **described), quiet=True)
     assert "loaves and rolls" in seen
     assert "bread" not in seen

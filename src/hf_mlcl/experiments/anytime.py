@@ -66,8 +66,11 @@ class Anytime:
         given: Any = experiment.label_descriptions
         self.descriptions: Mapping[str, str] = of_corpus if given is None else given
         known = trainer.model.config.label_names
-        if unknown := [label for label in given or () if label not in known]:
-            raise ValueError(f"label_descriptions: {unknown_name('label', unknown[0], known, most=10)}")
+        described = [label for label in known if label in self.descriptions]
+        if given:
+            tell(f"{len(described)} of {len(known)} labels are described, by {len(given)} descriptions.")
+            if not described:
+                raise ValueError(f"label_descriptions: {unknown_name('label', next(iter(given)), known, most=10)}")
         self.trainer, self.inputs, self.experiment = trainer, inputs, experiment
         self.output, self.start, self.tell, self.resumed = output, start, tell, resumed
         self.stages = Stages(

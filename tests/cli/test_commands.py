@@ -514,3 +514,22 @@ def test_a_pipe_that_is_not_our_own_output_does_not_break_in_silence(traceback):
     assert done.returncode == 1
     assert "Broken pipe of a worker" in done.stderr
     assert ("Traceback" in done.stderr) == traceback
+
+
+@pytest.mark.parametrize(("said", "expected"), [(None, "passive"), ("active", "active")])
+def test_threads_that_wait_leave_a_busy_machine_to_others_unless_somebody_says_otherwise(said, expected):
+    program = """
+import os, sys
+from hf_mlcl.cli import main
+
+sys.argv = ["hf-mlcl", "losses"]
+loaded = "torch" in sys.modules
+try:
+    main()
+finally:
+    print(loaded, os.environ["OMP_WAIT_POLICY"], file=sys.stderr)
+"""
+    environment = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
+    environment |= {} if said is None else {"OMP_WAIT_POLICY": said}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
+    assert done.stderr.splitlines()[-1] == f"False {expected}"

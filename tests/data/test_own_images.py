@@ -40,6 +40,17 @@ def write_table(path, paths, labels=("a", "a|b")):
     return path
 
 
+@pytest.mark.parametrize("name", ["metadata.csv", "labels.csv", "Annotations.tsv"])
+def test_the_only_table_beside_images_says_their_labels_whatever_it_is_called(folder, name):
+    table = write_table(folder / "draft", [f"{i}.jpg" for i in range(COUNT)])
+    text = table.read_text().replace(",", "\t") if name.endswith(".tsv") else table.read_text()
+    table.unlink()
+    (folder / name).write_text(text)
+    data = read_own_data(folder)
+    assert data.modality == "image"
+    assert data.splits["train"].features["labels"].feature.names == ["a", "b"]
+
+
 def encoded(image, kind, **options):
     file = io.BytesIO()
     image.save(file, kind, **options)

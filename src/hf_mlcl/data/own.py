@@ -122,9 +122,10 @@ def read_own_data(
 
     Args:
         source: A CSV, TSV, JSON, JSON Lines or Parquet file; a folder with files ``train.csv``, ``validation.csv``,
-            ``test.csv`` (or the like); a folder of images with a ``metadata.csv`` (column ``file_name``, then labels),
-            or with a subfolder for each class; a folder that ``save_to_disk`` wrote; the id of a dataset on the Hub
-            (``owner/name``, or ``owner/name:config``); or a `Dataset`, `DatasetDict` or pandas DataFrame.
+            ``test.csv`` (or the like); a folder of images with a ``metadata.csv`` or another table, the only one there
+            (column ``file_name``, then labels), or with a subfolder for each class; a folder that ``save_to_disk``
+            wrote; the id of a dataset on the Hub (``owner/name``, or ``owner/name:config``); or a `Dataset`,
+            `DatasetDict` or pandas DataFrame.
         text_column: The column with texts (or paths of images), where it is not found by itself.
         label_columns: The columns with labels, where they are not found by themselves.
         label_delimiter: What separates the labels in one column, where it is not found by itself.

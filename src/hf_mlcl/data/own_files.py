@@ -279,11 +279,11 @@ def _read_folder(folder: Path) -> dict[str, Table]:
             f"{folder} holds neither train.csv (.tsv, .json, .jsonl, .parquet) nor images nor a saved dataset. Give "
             f"the file itself, a folder of images with a metadata.csv, or what save_to_disk wrote."
         )
-    # Tables metadata.csv of the folder or of its splits are read as any other CSV.
+    # A table beside the images, of the folder or of its splits, is read as any other.
     parts = {split: path for path in sorted(folder.iterdir()) if path.is_dir() and (split := _split_name(path.name))}
-    described = {split: path / "metadata.csv" for split, path in (parts or {"train": folder}).items()}
-    if all(path.is_file() for path in described.values()):
-        return _named_splits({split: _read_file(path) for split, path in described.items()})
+    described = {split: _table_beside_images(path) for split, path in (parts or {"train": folder}).items()}
+    if all(described.values()):
+        return _named_splits({split: _read_file(path) for split, path in described.items() if path})
     try:
         found = load_dataset("imagefolder", data_dir=str(folder))
     except Exception as error:  # depends on what is wrong with metadata or images
@@ -292,6 +292,15 @@ def _read_folder(folder: Path) -> dict[str, Table]:
             f"(paths relative to the folder) and labels, or a subfolder for each class."
         ) from error
     return _named_splits({split: Table(rows) for split, rows in found.items()})
+
+
+def _table_beside_images(folder: Path) -> Path | None:
+    """``metadata.csv``, as libraries call it; or else the only table, if images lie right beside it."""
+    files = [path for path in folder.iterdir() if path.is_file()]
+    tables = [path for path in files if path.suffix.lower() in READERS]
+    named = [path for path in tables if path.name == "metadata.csv"]
+    beside = any(path.suffix.lower() in IMAGE_ENDINGS for path in files)
+    return named[0] if named else tables[0] if beside and len(tables) == 1 else None
 
 
 def _split_name(word: str) -> str | None:

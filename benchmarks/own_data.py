@@ -444,9 +444,14 @@ def report(options: argparse.Namespace) -> None:
     for (corpus, rows), runs in sorted(found.items(), key=lambda item: (list(CORPORA).index(item[0][0]), item[0][1])):
         needed = [method for method in methods_of(corpus) if method != "codes"]
         whole = set.intersection(*(set(runs.get(method, {})) for method in needed))
-        if whole:  # seeds that every method has been run with: others would compare unlike rows
+        if not whole:
+            missing = ", ".join(method for method in needed if method not in runs) or "a seed that all of them have"
+            print(f"Left out: {corpus}, {rows:,}, for want of {missing}.", file=sys.stderr)
+        else:  # seeds that every method has been run with: others would compare unlike rows
             known = [*needed, *(["codes"] if whole <= set(runs.get("codes", {})) else [])]
             groups[corpus, rows] = {method: [runs[method][seed] for seed in sorted(whole)] for method in known}
+    if not groups:
+        raise SystemExit(f"{options.output} has no line with runs of every method.")
     every = [run for methods in groups.values() for runs in methods.values() for run in runs]
     print("Seeds: " + ", ".join(f"{corpus} {rows:,}: {len(runs['ours'])}" for (corpus, rows), runs in groups.items()))
     print(f"Runs of {' and '.join(sorted({run['date'] for run in every}))}, {every[0]['hardware']}.")

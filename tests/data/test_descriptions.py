@@ -30,6 +30,7 @@ def test_descriptions_are_the_same_from_a_mapping_and_from_files(tmp_path):
         ("a.json", '{"a": "x", "a": "y"}', "'a' is described twice"),
         ("a.json", '["a"]', "must hold an object"),
         ("a.json", "{", "is not valid JSON"),
+        ("a.csv", "", "is empty"),
         ("missing.csv", None, "there is no file"),
     ],
 )

@@ -29,7 +29,9 @@ def test_every_line_of_the_report_stands_in_the_docs(benchmark, capsys):
 
 
 def test_runs_are_called_by_what_they_are(benchmark):
-    for path in RUNS.glob("*.json"):
+    paths = list(RUNS.glob("*.json"))
+    assert paths
+    for path in paths:
         run = json.loads(path.read_text())
         corpus, rows, seed, method = re.fullmatch(r"(\w+)-(\d+)-(\d+)-(\w+)", path.stem).groups()
         assert (run["corpus"], run["rows"], run["seed"], run["method"]) == (corpus, int(rows), int(seed), method)

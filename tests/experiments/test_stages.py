@@ -9,7 +9,7 @@ from sklearn.metrics import average_precision_score
 
 from experiments.toy import build
 from hf_mlcl import ContrastiveMultiLabelTrainer, ContrastiveTrainingArguments, MLCLModel
-from hf_mlcl.evaluation import LinearEvaluationConfig
+from hf_mlcl.evaluation import LinearEvaluationConfig, fit_best_heads
 from hf_mlcl.experiments import verdict
 from hf_mlcl.experiments.anytime import Anytime
 from hf_mlcl.experiments.prediction import Predictor
@@ -101,6 +101,33 @@ def test_heads_of_a_look_at_some_rows_are_fitted_to_all_in_the_end(tmp_path):
     stages = Stages(trained, rows(80), rows(60, seed=1))
     assert stages.look(rows=20).rows == 20
     assert stages.restore_best().rows == 80
+
+
+@pytest.mark.parametrize("rate", [0.0, 1e-3, 10.0])
+def test_of_many_rows_looks_are_compared_with_the_frozen_encoder_on_as_many(tmp_path, monkeypatch, rate):
+    monkeypatch.setattr("hf_mlcl.experiments.stages.LOOK_ROWS", 30)
+    trained = trainer(tmp_path, learning_rate=rate, max_grad_norm=0.0)
+    stages = Stages(trained, rows(80), rows(60, seed=1))
+    frozen = stages.begin("means")
+    on_all = frozen.result
+    assert frozen.rows == 80
+    # the encoder has not changed: a look is what the frozen one was compared by, but for how strength is chosen
+    by_hand = fit_best_heads(*[torch.from_numpy(x[np.linspace(0, 79, 30).astype(int)]) for x in on_these(trained)])
+    seen = by_hand.logits(torch.from_numpy(trained.features_and_labels(rows(60, seed=1))[0])).sigmoid()
+    assert frozen.score == pytest.approx(ranking_score(on_all.validation_labels, seen), abs=0.02)
+    trained.add_callback(stages.callback(8))
+    trained.train()
+    best = stages.restore_best()
+    assert best.rows in (30, 80)
+    judged = [ranking_score(one.validation_labels, one.validation_probabilities) for one in (on_all, best.result)]
+    assert judged[1] >= judged[0]  # never below the frozen encoder with heads on all rows
+    features = trained.features_and_labels(rows(60, seed=1))[0]
+    np.testing.assert_allclose(best.result.predict_proba(features), best.result.validation_probabilities, atol=1e-5)
+
+
+def on_these(trained):
+    features, labels = trained.features_and_labels(rows(80))
+    return features, labels > 0
 
 
 def test_the_best_stage_comes_back_with_all_of_its_weights(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import operator
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, SupportsIndex
@@ -11,6 +12,7 @@ from typing import Any, SupportsIndex
 import numpy as np
 from numpy.typing import NDArray
 
+from hf_mlcl.data.errors import CorpusError
 from hf_mlcl.data.tables import read_csv
 
 DELIMITERS = ("|", ";", ",", "\t")
@@ -167,18 +169,21 @@ def read_descriptions(given: Mapping[str, Any] | str) -> dict[str, str]:
     """
     if not isinstance(given, str):
         found = list(given.items())
-    elif not Path(given).is_file():
+    elif not os.path.isfile(given):
         raise ValueError(f"label_descriptions: there is no file {given}. It may be a CSV or a JSON file.")
     elif given.lower().endswith(".json"):
         try:
-            content = json.loads(Path(given).read_text(encoding="utf-8"), object_pairs_hook=lambda pairs: tuple(pairs))
+            content = json.loads(Path(given).read_text(encoding="utf-8-sig"), object_pairs_hook=tuple)
         except ValueError as error:
             raise ValueError(f"label_descriptions: {given} is not valid JSON: {error}.") from error
         if not isinstance(content, tuple):
             raise ValueError(f"label_descriptions: {given} must hold an object with a text per label.")
         found = list(content)
     else:
-        table = read_csv(Path(given))[0].to_pydict()
+        try:
+            table = read_csv(Path(given))[0].to_pydict()
+        except CorpusError as error:
+            raise ValueError(f"label_descriptions: {error}") from error
         if not {"label", "description"} <= table.keys():
             raise ValueError(
                 f"label_descriptions: {given} needs the columns label and description; it has {', '.join(table)}."
@@ -188,6 +193,6 @@ def read_descriptions(given: Mapping[str, Any] | str) -> dict[str, str]:
     for label, text in found:
         if not (isinstance(label, str) and isinstance(text, str) and text.strip()):
             raise ValueError(f"label_descriptions: {label!r} must be a label with a text; got {text!r}.")
-        if descriptions.setdefault(label, text.strip()) != text.strip():
+        if descriptions.setdefault(label.strip(), text.strip()) != text.strip():
             raise ValueError(f"label_descriptions: {label!r} is described twice, and not in the same words.")
     return descriptions

@@ -178,8 +178,9 @@ class Anytime:
         return steps
 
     def _afterwards(self) -> float:
-        """Seconds from the last look to the end: heads on all rows, test, saving."""
-        return self.seconds["all"] + self.seconds["test"] + SAVING
+        """Seconds from the last look to the end: heads on all rows, if it saw fewer; test, saving."""
+        again = self.seconds["all"] if len(self.inputs.data["train"]) > LOOK_ROWS else 0.0
+        return again + self.seconds["test"] + SAVING
 
     def _has_time(self) -> bool:
         """Whether one more look fits into the time."""

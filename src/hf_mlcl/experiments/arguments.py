@@ -8,6 +8,7 @@ import typing
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from hf_mlcl.data.labels import read_descriptions
 from hf_mlcl.evaluation.best import check_templates
 
 SMALL_BACKBONE = "small"
@@ -157,5 +158,7 @@ class ExperimentArguments:
         if self.minutes is not None and not self.minutes > 0:
             raise ValueError(f"minutes must be above 0; got {self.minutes}.")
         check_templates(self.label_templates or ())
+        if self.label_descriptions is not None:
+            self.label_descriptions = read_descriptions(self.label_descriptions)
         if not 0 <= self.classifier_dropout < 1:
             raise ValueError(f"classifier_dropout must be from 0 to below 1; got {self.classifier_dropout}.")

@@ -42,10 +42,11 @@ def explain_saved(
     path = Path(predictor.model).resolve() if Path(predictor.model).exists() else Path(predictor.model)
     title = f"{path.parent.name if path.name == 'classifier' else path.name} on {Path(data).name or 'data'}"
     modality: Any = predictor.modality
+    result = training_result(predictor.model)  # before the work: it may be damaged
     judged, probabilities = _encoded(predictor, test, cache_dir)
     near = None if train is None else _encoded(predictor, train, cache_dir)[0]
     one = Explained(title, modality, predictor.label_names, predictor.rule, judged, probabilities, split, near)
-    return _with_facts(one, training_result(predictor.model))
+    return _with_facts(one, result)
 
 
 def explain_training(

@@ -18,8 +18,8 @@ from typing import Any, NoReturn
 import torch
 from transformers import HfArgumentParser, TrainingArguments
 from transformers.trainer_utils import HubStrategy
+from transformers.utils import is_torch_xla_available
 
-from hf_mlcl.data.labels import read_descriptions
 from hf_mlcl.data.registry import list_corpora
 from hf_mlcl.errors import unknown_name
 from hf_mlcl.evaluation.config import LinearEvaluationConfig
@@ -132,8 +132,6 @@ def build_experiment(
     # Hyperparameters of the study hold until others are named: --loss_kwargs '{"beta": 2}' leaves alpha as it is.
     for name in MAPPINGS:
         chosen[name] = {**stated.get(name, {}), **_as_dict(name, settings.get(name))}
-    if chosen.get("label_descriptions") is not None:
-        chosen["label_descriptions"] = read_descriptions(chosen["label_descriptions"])
     folder = f"outputs/{Path(str(chosen['corpus'])).stem}{'-small' if size == 'small' else ''}-{loss}"
     chosen.setdefault("output_dir", folder)
     _fit_to_protocol(chosen, settings)
@@ -249,7 +247,7 @@ def _fit_to_protocol(chosen: dict[str, Any], given: Mapping[str, Any]) -> None:
 
 def _choose_precision(chosen: dict[str, Any], given: Mapping[str, Any]) -> None:
     """The study's 16-bit mixed precision where a GPU is used and nothing else was said, here or to the launcher."""
-    if not torch.accelerator.is_available():
+    if chosen.get("bf16") and not torch.accelerator.is_available() and not is_torch_xla_available():
         chosen.setdefault("use_cpu", True)  # HF refuses bf16 unless it is told what it can see
     if "bf16" not in given and ("fp16" in given or "ACCELERATE_MIXED_PRECISION" in os.environ):
         chosen.pop("bf16", None)  # of a recipe

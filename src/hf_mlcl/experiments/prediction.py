@@ -137,7 +137,7 @@ class Predictor:
         from hf_mlcl.experiments.inputs import readable_rows
 
         found = readable_rows({"rows": rows}, self.modality, "The classifier")["rows"]
-        if not len(found):
+        if len(rows) and not len(found):
             raise ValueError(f"The classifier reads {self.modality}s, but none of the {len(rows)} rows has one.")
         return found
 

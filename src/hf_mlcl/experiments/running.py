@@ -345,6 +345,7 @@ def _write_extras(
 
     def write_page(features: SplitFeatures) -> None:
         with output.writing(PAGE_FILE):
+            (output.path / PAGE_FILE).unlink(missing_ok=True)  # of an earlier classifier, should this one fail
             explain_training(output.path / PAGE_FILE, inputs.modality, data, result, evaluated, features)
 
     def gather_report() -> ModelReport:

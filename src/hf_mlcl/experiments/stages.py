@@ -13,6 +13,7 @@ Scores are compared by `ranking_score`, which needs no thresholds.
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -113,6 +114,7 @@ class Stages:
     features: SplitFeatures = field(default_factory=dict, repr=False)
     _weights: dict[str, Tensor] = field(default_factory=dict, repr=False)
     _frozen: dict[str, Tensor] = field(default_factory=dict, repr=False)
+    _first: Stage | None = field(default=None, repr=False)
 
     def begin(self, prototypes: Literal["random", "names", "means"] = "random") -> Stage:
         """Stage 0; the model's classifier and prototypes then start where it ended.
@@ -134,7 +136,7 @@ class Stages:
                 (rows, *_), labels = features["train"]
                 chosen = names.get(heads.prior, next(iter(names.values()), _means(rows, labels)))
                 model.prototypes.weight.copy_(model.projection(chosen.to(model.device, model.dtype)))
-        self._frozen = self._model_state()
+        self._frozen, self._first = self._model_state(), stage
         if self.best is stage:
             self._weights = self._frozen
         return stage
@@ -184,6 +186,8 @@ class Stages:
         if not all(np.isfinite(x).all() for x in (features["train"][0][0], features["validation"][0])):
             raise TrainingDivergedError(f"The features are not finite at step {step}.")  # the same on every rank
         stage = self._fit(step, features, priors, share)
+        if stage.rows > LOOK_ROWS:  # like is compared with like: looks see fewer rows
+            stage = dataclasses.replace(stage, score=self._fit(step, _some(features), priors, share).score)
         known = self.best is not None and self.best.result is None and self.best.step == step == 0  # met again
         if step not in dict(self.history):  # a training that goes on has seen some of them
             self.history.append((step, stage.score))
@@ -201,8 +205,7 @@ class Stages:
 
     def _fit(self, step: int, features: SplitFeatures, priors: Mapping[str, Tensor], share: float) -> Stage:
         result = evaluate_features(self.trainer, features, self.config, priors)
-        score = ranking_score(result.validation_labels, result.validation_probabilities)
-        return Stage(step, score, len(features["train"][1]), share, result)
+        return Stage(step, _score(result), len(features["train"][1]), share, result)
 
     def _model_state(self) -> dict[str, Tensor]:
         state = trained_state(self.trainer.model)  # of a model with an adapter, all but the backbone
@@ -229,8 +232,13 @@ class Stages:
             features = split_features(self.trainer, {"train": self.train, "validation": self.validation})
             refitted = self._fit(best.step, features, self.priors(), best.share)
             self.features = features
-            self.best = refitted if best.result is None or refitted.score > best.score else best
-        return self.best  # type: ignore[return-value]  # which is not None
+            best = refitted if best.result is None or refitted.score > best.score else best
+            if self._first is not None and self._first_says(_score(self._first.result) > _score(best.result)):
+                best = self._first  # with heads on all rows, nothing was gained
+                load_trained_state(self.trainer.model, self._frozen)
+                self.features = split_features(self.trainer, {"train": self.train, "validation": self.validation})
+        self.best = best
+        return best
 
     def save(self, path: Path) -> None:
         """Write the best stage and its weights, so that a training that goes on knows them."""
@@ -311,6 +319,17 @@ def _kept_statistics(model: torch.nn.Module) -> Iterator[None]:
     finally:
         for name, buffer in model.named_buffers():
             buffer.copy_(before[name])
+
+
+def _score(result: LinearEvaluationResult) -> float:
+    return ranking_score(result.validation_labels, result.validation_probabilities)
+
+
+def _some(features: SplitFeatures) -> SplitFeatures:
+    """The features of the rows that a look sees."""
+    passes, labels = features["train"]
+    rows = np.linspace(0, len(labels) - 1, LOOK_ROWS).astype(int)
+    return {**features, "train": ([each[rows] for each in passes], labels[rows])}
 
 
 def _is_blended(name: str) -> bool:

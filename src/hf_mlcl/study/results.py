@@ -120,7 +120,7 @@ def _row(run: Run, folder: Path) -> dict[str, Any]:
         row |= result["metrics"]
         parts |= {"seconds.": result["seconds"], "version.": result["versions"], "machine.": result["machine"]}
     for prefix, values in parts.items():
-        row |= {prefix + name: json.dumps(v) if isinstance(v, list) else v for name, v in values.items()}
+        row |= {prefix + name: json.dumps(v) if isinstance(v, list | dict) else v for name, v in values.items()}
     return row
 
 

@@ -407,14 +407,14 @@ def _recipe_points(values: Mapping[str, Any], search: Mapping[str, Any]) -> list
 
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Values by dotted name.
+    """Values by dotted name; labels may have dots in theirs, so that descriptions of them stay together.
 
     Examples:
         >>> list(flat({"loss": "reg", "loss_kwargs": {"alpha": 1}}))
         [('loss', 'reg'), ('loss_kwargs.alpha', 1)]
     """
     for key, value in values.items():
-        if isinstance(value, dict) and value:
+        if isinstance(value, dict) and value and key != "label_descriptions":
             yield from flat(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value

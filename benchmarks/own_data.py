@@ -481,6 +481,8 @@ def picture(groups: dict[tuple[str, int], dict[str, list[Any]]], path: str) -> N
     from hf_mlcl.colours import MARKERS, PALETTE
 
     columns, height = min(len(groups), 4), -(-len(groups) // 4)
+    most = max(run["cpu_seconds"] for methods in groups.values() for runs in methods.values() for run in runs)
+    marks: dict[str, Any] = {}
     figure, axes = plt.subplots(
         height, columns, figsize=(3.6 * columns, 3 * height), squeeze=False, layout="constrained"
     )
@@ -496,9 +498,11 @@ def picture(groups: dict[tuple[str, int], dict[str, list[Any]]], path: str) -> N
                     way = [(step["cpu_seconds"], step["scores"]["mAP"]) for step in run["way"]]
                     axis.plot(*zip(*way, (run["cpu_seconds"], run["scores"]["mAP"]), strict=True), color=color, lw=1)
         axis.set(title=f"{corpus}, {rows:,} rows", xlabel="CPU seconds", ylabel="test mAP", xscale="log")
+        axis.set_xlim(1, 10 ** np.ceil(np.log10(most)))
+        marks |= dict(zip(*reversed(axis.get_legend_handles_labels()), strict=True))
     for axis in axes.flat[len(groups) :]:
         axis.axis("off")
-    figure.legend(*axes.flat[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(METHODS))
+    figure.legend(marks.values(), marks.keys(), loc="outside lower center", ncols=len(METHODS))
     figure.savefig(path, dpi=130)
 
 

@@ -8,7 +8,8 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -152,15 +153,7 @@ def _run(
 ) -> ExperimentResult:
     """Everything but the push, in a folder that is this process's."""
     seconds: dict[str, float] = {}
-    start = time.perf_counter()
-
-    @contextmanager
-    def measured(step: str) -> Iterator[None]:
-        began = time.perf_counter()
-        with display.stage(STAGES[step]):
-            yield
-        seconds[step] = time.perf_counter() - began
-
+    start, measured = time.perf_counter(), partial(_measured, seconds, display)
     output.check_replaceable(*MODEL_FOLDERS, METRICS_FILE, DECISIONS_FILE, PAGE_FILE)
     settings = {**training.to_dict(), **dataclasses.asdict(experiment)}
     settings = {name: value for name, value in settings.items() if "token" not in name}
@@ -173,17 +166,7 @@ def _run(
         if checkpoint is not None and not training.resume_from_checkpoint:
             check_same_data(before, settings)
         inputs = prepare_inputs(data, experiment, training)
-    trainer = ContrastiveMultiLabelTrainer(
-        inputs.model,
-        training,
-        data_collator=inputs.train_collator,
-        train_dataset=inputs.data["train"],
-        eval_dataset=inputs.data["validation"],
-        processing_class=inputs.processor,
-        eval_data_collator=inputs.eval_collator,
-    )
-    trainer.add_callback(StatisticsInCheckpoints(trainer.statistics, checkpoint))
-    check_gatherable(trainer)
+    trainer = _trainer(inputs, training, checkpoint)
     watching = Watching(trainer, display)
     if first := trainer.is_world_process_zero():
         output.begin(settings)
@@ -191,14 +174,8 @@ def _run(
     features: SplitFeatures = {}
     if experiment.protocol == "best":
         anytime = Anytime(trainer, inputs, experiment, output, start, display.tell, resumed=checkpoint is not None)
-        watching.looks = anytime.stages.history
-        with measured("frozen"):
-            anytime.begin()
-        with measured("train"), watching.stoppable():
-            metrics = anytime.train(checkpoint, lambda: watching.stopped)
-        with measured("evaluate"):
-            evaluated = anytime.evaluate()
-            features = anytime.features
+        metrics, evaluated = _in_stages(anytime, checkpoint, watching, measured)
+        features = anytime.features
     else:
         with measured("train"), watching.stoppable():
             metrics = {"train_loss": float(trainer.train(resume_from_checkpoint=checkpoint).training_loss)}
@@ -209,9 +186,7 @@ def _run(
         with measured("evaluate"):
             evaluated = evaluate_study(trainer, inputs, experiment, features)
     per_label = _per_label(evaluated, inputs)
-    told: dict[str, Any] = {}
-    if anytime is not None:
-        told = verdict(anytime.stages, anytime.frozen, evaluated, per_label, described=bool(anytime.descriptions))
+    told = {} if anytime is None else verdict(anytime, evaluated, per_label)
     seconds["total"] = time.perf_counter() - start
     result = ExperimentResult(
         metrics={**evaluated.metrics, **metrics, **_prr(trainer)},
@@ -235,6 +210,47 @@ def _run(
             delete_checkpoints(output.path)
             anytime.kept.unlink(missing_ok=True)
     return result
+
+
+@contextmanager
+def _measured(seconds: dict[str, float], display: Display, step: str) -> Iterator[None]:
+    began = time.perf_counter()
+    with display.stage(STAGES[step]):
+        yield
+    seconds[step] = time.perf_counter() - began
+
+
+def _trainer(
+    inputs: Inputs, training: ContrastiveTrainingArguments, checkpoint: str | None
+) -> ContrastiveMultiLabelTrainer:
+    trainer = ContrastiveMultiLabelTrainer(
+        inputs.model,
+        training,
+        data_collator=inputs.train_collator,
+        train_dataset=inputs.data["train"],
+        eval_dataset=inputs.data["validation"],
+        processing_class=inputs.processor,
+        eval_data_collator=inputs.eval_collator,
+    )
+    trainer.add_callback(StatisticsInCheckpoints(trainer.statistics, checkpoint))
+    check_gatherable(trainer)
+    return trainer
+
+
+def _in_stages(
+    anytime: Anytime,
+    checkpoint: str | None,
+    watching: Watching,
+    measured: Callable[[str], AbstractContextManager[None]],
+) -> tuple[dict[str, float], LinearEvaluationResult]:
+    """Metrics of the training, and the best classifier of all stages."""
+    watching.looks = anytime.stages.history
+    with measured("frozen"):
+        anytime.begin()
+    with measured("train"), watching.stoppable():
+        metrics = anytime.train(checkpoint, lambda: watching.stopped)
+    with measured("evaluate"):
+        return metrics, anytime.evaluate()
 
 
 def evaluate_study(

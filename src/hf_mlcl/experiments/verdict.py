@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hf_mlcl.evaluation import BestHeads, LinearEvaluationResult
+from hf_mlcl.experiments.anytime import Anytime
 from hf_mlcl.experiments.stages import Stages
 from hf_mlcl.metrics import DecisionRule, LabelCounts, bootstrap_intervals, frequency_groups, mean_average_precision
 
@@ -20,19 +21,11 @@ CELLS = 50_000_000
 DRAWS, FEWEST_DRAWS = 200, 20
 
 
-def verdict(
-    stages: Stages,
-    frozen: LinearEvaluationResult,
-    trained: LinearEvaluationResult,
-    per_label: list[dict[str, Any]],
-    described: bool = False,
-) -> dict[str, Any]:
-    """Test scores of the frozen and the best classifier with intervals, the choices that were made, and advice.
-
-    `described`: whether somebody has said what the labels mean.
-    """
-    heads: Any = frozen.best
-    told = {"choices": _choices(stages), "advice": _advice(stages, per_label, None if described else heads)}
+def verdict(anytime: Anytime, trained: LinearEvaluationResult, per_label: list[dict[str, Any]]) -> dict[str, Any]:
+    """Test scores of the frozen and the best classifier with intervals, the choices that were made, and advice."""
+    stages, frozen = anytime.stages, anytime.frozen
+    heads: Any = None if anytime.descriptions else frozen.best  # where nobody has said what the labels mean
+    told = {"choices": _choices(stages), "advice": _advice(stages, per_label, heads)}
     if trained.config.single_label or trained.test_labels is None:
         return told
     both = {"frozen": frozen, "trained": trained}

@@ -1,4 +1,7 @@
-"""`MLCLModel`: backbone, projection head, label prototypes, and a linear classifier where logits are wanted."""
+"""`MLCLModel`: backbone, projection head, label prototypes, and a linear classifier where logits are wanted.
+
+Longer than other files here, since a `PreTrainedModel` has its saving, loading and forward passes in one class.
+"""
 
 from __future__ import annotations
 

@@ -328,7 +328,7 @@ def _score(result: LinearEvaluationResult) -> float:
 def _some(features: SplitFeatures) -> SplitFeatures:
     """The features of the rows that a look sees."""
     passes, labels = features["train"]
-    rows = np.linspace(0, len(labels) - 1, LOOK_ROWS).astype(int)
+    rows = list(evenly(range(len(labels)), LOOK_ROWS))
     return {**features, "train": ([each[rows] for each in passes], labels[rows])}
 
 

@@ -247,10 +247,10 @@ def _fit_to_protocol(chosen: dict[str, Any], given: Mapping[str, Any]) -> None:
 
 def _choose_precision(chosen: dict[str, Any], given: Mapping[str, Any]) -> None:
     """The study's 16-bit mixed precision where a GPU is used and nothing else was said, here or to the launcher."""
-    if chosen.get("bf16") and not torch.accelerator.is_available() and not is_torch_xla_available():
-        chosen.setdefault("use_cpu", True)  # HF refuses bf16 unless it is told what it can see
     if "bf16" not in given and ("fp16" in given or "ACCELERATE_MIXED_PRECISION" in os.environ):
         chosen.pop("bf16", None)  # of a recipe
+    if chosen.get("bf16") and not torch.accelerator.is_available() and not is_torch_xla_available():
+        chosen.setdefault("use_cpu", True)  # HF refuses bf16 unless it is told what it can see
     if {"bf16", "fp16"} & chosen.keys() or chosen.get("use_cpu") or not torch.cuda.is_available():
         return
     launched_with = os.environ.get("ACCELERATE_MIXED_PRECISION")

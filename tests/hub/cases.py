@@ -80,14 +80,20 @@ def labelled() -> dict[str, Any]:
 
 
 def text_case(
-    folder: Any, architecture: str = "roberta", pooling: str = "first", config: Any = GRID, **settings: Any
+    folder: Any,
+    architecture: str = "roberta",
+    pooling: str = "first",
+    config: Any = GRID,
+    normalize: bool = False,
+    **settings: Any,
 ) -> Case:
     torch.manual_seed(0)
     splits = [texts(count, seed) for seed, count in enumerate((60, 30, 30))]
     tokenizer = word_tokenizer(splits[0]["text"])
     kind = {"bert": BertConfig, "roberta": RobertaConfig}[architecture]
     backbone = kind(vocab_size=len(tokenizer), pad_token_id=tokenizer.pad_token_id, **SMALL)
-    model = MLCLModel(MLCLConfig(backbone_config=backbone, pooling=pooling, projection_dim=8, **labelled()))
+    vectors = {"pooling": pooling, "normalize_features": normalize}
+    model = MLCLModel(MLCLConfig(backbone_config=backbone, projection_dim=8, **vectors, **labelled()))
     data = [tokenize(split, tokenizer) for split in splits]
     trainer = ContrastiveMultiLabelTrainer(
         model, arguments(folder, **settings), TextCollator(tokenizer, 3), data[0], data[1], processing_class=tokenizer

@@ -29,9 +29,10 @@ EXACT = {
 }
 
 
-def classifier(config, heads=1, pooling="first"):
+def classifier(config, heads=1, pooling="first", normalize=False):
     torch.manual_seed(0)
-    encoder = MLCLModel(MLCLConfig(backbone_config=config, pooling=pooling, **labelled()))
+    vectors = {"pooling": pooling, "normalize_features": normalize}
+    encoder = MLCLModel(MLCLConfig(backbone_config=config, **vectors, **labelled()))
     size = encoder.projection.hidden.in_features
     weight, bias = 3 * torch.randn(heads, 3, size), torch.randn(heads, 3)
     return MLCLForSequenceClassification.from_encoder(encoder, weight, bias)
@@ -97,11 +98,12 @@ narrow = DistilBertConfig(vocab_size=60, dim=4, n_layers=1, n_heads=2, hidden_di
     ("make", "reason"),
     [
         (lambda: classifier(EXACT["bert"], heads=3), "averages the probabilities of 3 linear heads"),
-        (lambda: classifier(EXACT["bert"], pooling="mean"), r"looks at \(pooling='mean'\)"),
+        (lambda: classifier(EXACT["bert"], pooling="mean"), r"looks at \(pooling='mean', normalize_features=False\)"),
+        (lambda: classifier(EXACT["bert"], normalize=True), r"\(pooling='first', normalize_features=True\)"),
         (lambda: classifier(narrow), "DistilBertForSequenceClassification cannot hold"),
         (lambda: classifier(TEXT_CONFIGS["modernbert"]), "head of ModernBertForSequenceClassification"),
     ],
-    ids=["heads", "mean", "more labels than ReLU has room for", "norm"],
+    ids=["heads", "mean", "length one", "more labels than ReLU has room for", "norm"],
 )
 def test_what_cannot_be_exact_is_refused_with_its_reason_and_the_way_out(make, reason, tmp_path):
     with pytest.raises(ValueError, match=reason) as error:

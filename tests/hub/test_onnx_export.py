@@ -50,6 +50,14 @@ def test_the_graph_of_a_text_classifier_agrees_with_the_linear_evaluation_withou
     assert json.loads(metadata["thresholds"]) == pytest.approx([0.3, 0.5, 0.7])
 
 
+def test_the_graph_of_an_encoder_whose_features_have_length_one_gives_these(tmp_path):
+    model = MLCLModel.from_backbone("resnet10t", NAMES, pretrained=False, normalize_features=True).eval()
+    export_onnx(model, tmp_path / "model.onnx")  # which compares it with torch
+    session = onnxruntime.InferenceSession(tmp_path / "model.onnx", providers=["CPUExecutionProvider"])
+    (found,) = session.run(["features"], {"pixel_values": np.random.default_rng(0).random((3, 3, 64, 64), np.float32)})
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-5)
+
+
 def test_the_graph_of_an_image_classifier_agrees_with_the_linear_evaluation(image, tmp_path):
     export_onnx(image.result.classifier, tmp_path / "model.onnx")
     session = onnxruntime.InferenceSession(tmp_path / "model.onnx", providers=["CPUExecutionProvider"])

@@ -104,6 +104,7 @@ def as_drawn(name, folder, **settings):
 def models_to_push(text, image, mean, one_head, images, root):
     """Every kind that there is, each with its processor."""
     vit, vit_classifier = vit_case()
+    unit = MLCLModel.from_backbone("resnet10t", NAMES, pretrained=False, projection_dim=8, normalize_features="auto")
     decoder, words = as_drawn("Llama", root / "llama")
     heads = torch.randn(1, 3, 16), torch.randn(1, 3)
     single = one_head.result.classifier.__class__.from_encoder(
@@ -127,6 +128,10 @@ def models_to_push(text, image, mean, one_head, images, root):
         "timm-native": (images.result.classifier, images.processor),
         "vit-native": (vit_classifier, image.processor),
         "image-custom": (image.result.classifier, image.processor),
+        "unit-custom": (
+            MLCLForImageClassification.from_encoder(unit, torch.randn(1, 3, 512), torch.randn(1, 3)),
+            image.processor,
+        ),
         "single-label": (single, one_head.processor),
     }
 
@@ -152,7 +157,7 @@ def expected_of(model, processor, picture):
 def elsewhere(text, image, tmp_path_factory):
     """What the other interpreter found, and what it should have found."""
     root = tmp_path_factory.mktemp("elsewhere")
-    mean = text_case(root / "run-mean", pooling="mean")
+    mean = text_case(root / "run-mean", pooling="mean", normalize=True)
     one_head = text_case(root / "run-head", architecture="bert", config=ONE_HEAD)
     images = image_case(root / "run-images", "mobilenetv3_small_050", ONE_HEAD)
     export_encoder(text.model, root / "text-first", text.processor)
@@ -206,7 +211,7 @@ def elsewhere(text, image, tmp_path_factory):
 
 ENCODERS = [f"{kind}-encoder" for kind in ("text", "mean", "timm", "vit", "decoder", "clip", "siglip", "tower")]
 CLASSIFIERS = ["text-native", "text-custom", "decoder-custom", "single-label"]
-CLASSIFIERS += ["timm-native", "vit-native", "image-custom"]
+CLASSIFIERS += ["timm-native", "vit-native", "image-custom", "unit-custom"]
 
 
 def test_no_card_of_what_was_pushed_imports_this_package_and_all_name_their_repository(elsewhere):

@@ -13,6 +13,7 @@ from transformers import (
     AutoConfig,
     AutoModel,
     BertConfig,
+    CLIPConfig,
     DebertaV2Config,
     DistilBertConfig,
     ModernBertConfig,
@@ -383,6 +384,37 @@ def test_projection_biases_are_those_of_the_paper_unless_asked_for_and_survive_s
     assert loaded.config.projection_bias is True
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_normalised_features_have_the_direction_of_the_others_and_length_one(dtype, tmp_path):
+    plain = MLCLModel(MLCLConfig(backbone_config=TEXT_CONFIGS["bert"], num_labels=2, pooling="mean")).to(dtype).eval()
+    plain.save_pretrained(tmp_path)
+    unit = MLCLModel.from_pretrained(tmp_path, normalize_features=True, dtype=dtype).eval()
+    ids = torch.randint(5, 50, (4, 7))
+    with torch.no_grad():
+        expected, found = plain(input_ids=ids), unit(input_ids=ids)
+    exact = torch.nn.functional.normalize(expected.features.double(), dim=1)
+    torch.testing.assert_close(found.features.double(), exact, rtol=0, atol=1e-6 if dtype == torch.float32 else 1e-3)
+    # Contrastive losses see angles, which a projection without biases does not change with the length of its input.
+    angles = torch.cosine_similarity(expected.embeddings.float(), found.embeddings.float(), dim=1)
+    torch.testing.assert_close(angles, torch.ones(4), rtol=0, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("backbone", "settings", "expected"),
+    [
+        ("bert", {"pooling": "mean"}, True),
+        ("bert", {"pooling": "first"}, False),  # of one token, whose last layer gives it one length
+        ("test_resnet", {"pretrained": False}, True),
+        ("bert", {"pooling": "mean", "normalize_features": False}, False),
+        ("bert", {"pooling": "first", "normalize_features": True}, True),
+    ],
+)
+def test_features_that_stand_for_all_tokens_or_patches_are_normalised_by_auto(backbone, settings, expected):
+    given = AutoModel.from_config(TEXT_CONFIGS[backbone]) if backbone in TEXT_CONFIGS else backbone
+    model = MLCLModel.from_backbone(given, ["a", "b"], **{"normalize_features": "auto", **settings})
+    assert model.config.normalize_features is expected
+
+
 def test_classifier_dropout_reaches_logits_alone_and_in_training_alone():
     model = MLCLModel.from_features(16, ["a", "b"], num_layers=0, classifier=True)
     model.config.classifier_dropout = 0.5
@@ -414,6 +446,8 @@ def test_classifier_dropout_by_row_does_not_change_with_chunks():
     [
         ({"classifier_dropout": 1.0}, r"classifier_dropout must be a number from 0 to below 1, but is 1\.0"),
         ({"projection_bias": "yes"}, "projection_bias must be True or False"),
+        ({"normalize_features": "yes"}, "normalize_features must be True or False"),
+        ({"normalize_features": True, "backbone_config": CLIPConfig()}, "not for a pair of towers"),
     ],
 )
 def test_settings_of_the_heads_are_checked(setting, reason):

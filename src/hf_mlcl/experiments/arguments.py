@@ -15,7 +15,7 @@ SMALL_BACKBONE = "small"
 """Name of the backbone that is built here and trained from nothing: no download, and minutes on a CPU."""
 
 OF_PROTOCOL = {
-    "best": ("minutes", "prototype_init", "label_templates", "label_descriptions"),
+    "best": ("minutes", "prototype_init", "label_templates", "label_descriptions", "normalize_features"),
     "study": (
         *("evaluation", "best_heads", "augmented_passes", "load_best_model_at_end", "metric_for_best_model"),
         *(f"linear_{name}" for name in ("learning_rates", "weight_decays", "batch_size", "optimizer", "epochs")),
@@ -56,6 +56,9 @@ class ExperimentArguments:
     trust_remote_code: bool = _field(False, "Run Python files that come with the backbone; nobody is asked otherwise.")
     pooling: Literal["auto", "first", "mean", "last", "pooled"] = _field(
         "auto", "How tokens or patches become one vector; auto: as the model's own files say, or its architecture."
+    )
+    normalize_features: Literal["auto", "yes", "no"] = _field(
+        "no", "Scale the vectors of texts or images to length 1; auto: unless they are those of a single token."
     )
     prompt: str | None = _field(
         None, "What texts begin with, or the name of one of the model's prompts; as its own files say if not set."

@@ -187,7 +187,8 @@ def _text_inputs(
         positions = max(512, experiment.max_length)
         backbone = BertConfig(**SMALL_BERT, vocab_size=len(tokenizer), max_position_embeddings=positions)
         names = {"id2label": dict(enumerate(label_names)), "label2id": {name: i for i, name in enumerate(label_names)}}
-        model = MLCLModel(MLCLConfig(backbone_config=backbone, pooling="mean", **names, **_heads(experiment)))
+        heads = _heads(experiment) | {"normalize_features": experiment.normalize_features != "no"}
+        model = MLCLModel(MLCLConfig(backbone_config=backbone, pooling="mean", **names, **heads))
     else:
         model = _from_backbone(name, label_names, experiment, modalities=towers)
         tokenizer = _tokenizer(name, experiment, model)
@@ -246,7 +247,11 @@ def _image_inputs(
 
 
 def _heads(experiment: ExperimentArguments) -> dict[str, Any]:
-    return {"projection_bias": experiment.projection_bias, "classifier_dropout": experiment.classifier_dropout}
+    return {
+        "projection_bias": experiment.projection_bias,
+        "classifier_dropout": experiment.classifier_dropout,
+        "normalize_features": {"auto": "auto", "yes": True, "no": False}[experiment.normalize_features],
+    }
 
 
 def _from_backbone(name: str, label_names: list[str], experiment: ExperimentArguments, **settings: Any) -> MLCLModel:

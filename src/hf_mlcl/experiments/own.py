@@ -94,6 +94,7 @@ def own_recipe(data: OwnData, corpus: str, backbone: str | None = None) -> Recip
         "global_batch_size": batch,
         "num_train_epochs": _epochs(rows, batch, STEPS[data.modality], 1 if rows > 20_000 else 2, 16),
         "prototype_init": "names",
+        "normalize_features": "auto",
     }
     if data.modality != "text":
         settings |= {"augmentation": "crop", "freeze_batch_norm": True}

@@ -96,6 +96,7 @@ def side_by_side(
 def _choices(stages: Stages) -> dict[str, str]:
     """What was chosen, and by what."""
     best: Any = stages.best
+    config = stages.trainer.model.config
     heads, tuned = best.result.best, best.result.tuned
     why = "fine-tuning was not better on validation" if len(stages.history) > 1 else "nothing was fine-tuned"
     way = "" if best.share == 1 else f"{best.share:.0%} of the way from the frozen encoder to "
@@ -104,7 +105,7 @@ def _choices(stages: Stages) -> dict[str, str]:
     return {
         "kept": f"{way}step {best.step}" if best.step else f"the frozen encoder: {why}",
         "looks": ", ".join(f"step {step}: {score:.3f}" for step, score in stages.history),
-        "pooling": stages.trainer.model.config.pooling,
+        "pooling": config.pooling + (", scaled to length 1" if config.normalize_features else ""),
         "prior": f"{heads.prior} (log loss of unseen rows, each at its best strength: {losses})",
         "weight_decay": f"{heads.weight_decay:g}",
         "thresholds": f"{tuned.kind} (cross-fitted F1: {scores})" if tuned else "0.5",

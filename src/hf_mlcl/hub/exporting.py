@@ -265,10 +265,11 @@ def save_sentence_transformer(model: MLCLModel, folder: Path) -> None:
     """The few files that make a SentenceTransformer of a backbone and a tokenizer, as all its versions read them."""
     cut = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))["model_max_length"]
     modes = {"first": "cls_token", "mean": "mean_tokens", "last": "lasttoken"}
+    normalize = [("Normalize", "2_Normalize")] if model.config.normalize_features else []
     files: dict[str, Any] = {
         "modules.json": [
             {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
-            for i, (kind, path) in enumerate((("Transformer", ""), ("Pooling", "1_Pooling")))
+            for i, (kind, path) in enumerate((("Transformer", ""), ("Pooling", "1_Pooling"), *normalize))
         ],
         "1_Pooling/config.json": {
             "word_embedding_dimension": feature_size(model.backbone),

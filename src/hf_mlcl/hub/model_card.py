@@ -92,7 +92,7 @@ class ModelReport:
     Attributes:
         backbone: The architecture in words.
         base_model: The backbone's repository on the Hub, where it has one.
-        pooling: How a text or an image becomes one vector, as `MLCLConfig` says.
+        pooling: How a text or an image becomes one vector, as `MLCLConfig` says; likewise `normalize_features`.
         single_label: Whether a row is given exactly one label.
         name: Of the model; the folder's if empty.
         evaluation: How the classifier came about, in a sentence.
@@ -109,6 +109,7 @@ class ModelReport:
     backbone: str = ""
     base_model: str | None = None
     pooling: str = "first"
+    normalize_features: bool = False
     single_label: bool = False
     name: str = ""
     data: DataFacts | None = None
@@ -148,6 +149,7 @@ def report_of_model(model: Any) -> ModelReport:
         backbone=f"{architecture}, {parameters:,} parameters",
         base_model=hub_id(backbone.name_or_path),
         pooling=config.pooling,
+        normalize_features=config.normalize_features,
         single_label=DecisionRule.of(config).single_label,
         thresholds=config.thresholds,
         towers=config.modalities or (),

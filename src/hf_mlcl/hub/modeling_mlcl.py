@@ -20,7 +20,7 @@ LARGEST_LOGIT = 80.0  # beyond it a sigmoid does not change, but exp(-logit) ove
 
 
 class MLCLConfig(PretrainedConfig):
-    """The encoder's configuration, how tokens become one vector, and the rule by which labels are given.
+    """The encoder's configuration, how tokens become one vector (of length 1?), and the rule by which labels are given.
 
     A label is given where its probability reaches its entry in `thresholds` (0.5 where that is None). With
     `single_label`, a row has one label: the most probable one. `count_positions`: from the first token that counts.
@@ -32,6 +32,7 @@ class MLCLConfig(PretrainedConfig):
         self,
         backbone_config: Any = None,
         pooling: str = "first",
+        normalize_features: bool = False,
         feature_size: int = 1,
         count_positions: bool = False,
         num_heads: int = 1,
@@ -45,6 +46,7 @@ class MLCLConfig(PretrainedConfig):
             backbone_config = AutoConfig.for_model(settings.pop("model_type"), **settings)
         self.backbone_config, self.pooling, self.feature_size = backbone_config, pooling, feature_size
         self.num_heads, self.logit_temperature, self.count_positions = num_heads, logit_temperature, count_positions
+        self.normalize_features = normalize_features
         self.thresholds, self.single_label = thresholds, single_label
         super().__init__(**{"problem_type": "multi_label_classification", **kwargs})
 
@@ -107,6 +109,8 @@ class _Classifier(PreTrainedModel):
         if self.config.count_positions and "attention_mask" in given:
             given.setdefault("position_ids", (given["attention_mask"].long().cumsum(1) - 1).clamp(min=0))
         features = self._represent(self.backbone(**given), given.get("attention_mask"))
+        if self.config.normalize_features:
+            features = F.normalize(features.float(), dim=1).to(features.dtype)
         logits = self.heads(features) / self.config.logit_temperature
         if self.config.problem_type == "single_label_classification":
             return None if labels is None else F.cross_entropy(logits, labels), logits

@@ -163,7 +163,8 @@ def _fit(
             return
     raise NoCounterpartError(
         f"{name} cannot hold this classifier exactly: its head does more than a linear layer on what the classifier "
-        f"looks at (pooling={classifier.config.pooling!r}), and logits differ by up to {difference:.2g}."
+        f"looks at (pooling={classifier.config.pooling!r}, normalize_features={classifier.config.normalize_features}), "
+        f"and logits differ by up to {difference:.2g}."
     )
 
 

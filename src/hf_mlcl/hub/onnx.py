@@ -42,7 +42,8 @@ class _Graph(nn.Module):
     def forward(self, *values: Tensor) -> tuple[Tensor, ...]:
         model, given = self.model, dict(zip(self.inputs, values, strict=True))
         states = model.backbone(**decoder_inputs(model.config.backbone_config, given))
-        features = represent(states, given.get("attention_mask"), model.config.pooling)
+        mask, config = given.get("attention_mask"), model.config
+        features = represent(states, mask, config.pooling, config.normalize_features)
         found = [features, model.projection(features)] if self.is_encoder else [features]
         if self.has_states:
             found.insert(0, states.last_hidden_state)

@@ -50,6 +50,8 @@ class MLCLConfig(PreTrainedConfig):
         pooling: How tokens or patches become one vector: the ``first``, the ``last`` that is no padding, the ``mean``
             of all, or ``pooled``, what the backbone's own class makes of them. ``auto`` becomes one of these at once,
             by the architecture (`hf_mlcl.models.families`).
+        normalize_features: Whether these vectors are scaled to length 1, as those of sentence encoders mostly are. The
+            length of a mean says how alike its tokens or patches are, and little of what they are about.
         modalities: Of a backbone with a tower for texts and one for images (CLIP, SigLIP): which of them are asked,
             both if not given (`hf_mlcl.models.dual`). None for all other backbones.
         classifier: Whether there is a linear layer from features to logits, as losses on logits need it.
@@ -74,6 +76,7 @@ class MLCLConfig(PreTrainedConfig):
     projection_dim: int = 256
     projection_bias: bool = False
     pooling: Pooling | Literal["auto"] = "auto"
+    normalize_features: bool = False
     modalities: list[Modality] | None = None
     classifier: bool = False
     classifier_dropout: float = 0.0
@@ -115,7 +118,9 @@ class MLCLConfig(PreTrainedConfig):
         if wrong or self.modalities == [] or len(set(self.modalities or ())) != len(self.modalities or ()):
             expected = "'text', 'image' or both" if known else "None: this backbone has no towers to choose from"
             raise ValueError(f"modalities must be {expected}, but is {self.modalities!r}.")
-        _check(self, classifier=FLAG, projection_bias=FLAG, classifier_dropout=SHARE)
+        _check(self, classifier=FLAG, projection_bias=FLAG, normalize_features=FLAG, classifier_dropout=SHARE)
+        if self.normalize_features and self.modalities is not None:
+            raise ValueError("normalize_features is not for a pair of towers, whose vectors have a length already.")
 
     def validate_labels(self) -> None:
         """A name for each of the ids from 0 on."""

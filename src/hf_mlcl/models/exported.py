@@ -27,7 +27,10 @@ PARTS = {
     "classifier_bias": "classifier.bias",
 }
 """What the tensors in the file are called, and what they are called in the model."""
-HEADS = ("projection_dim", "projection_bias", "pooling", "modalities", "classifier", "classifier_dropout")
+HEADS = (
+    *("projection_dim", "projection_bias", "pooling", "normalize_features", "modalities"),
+    *("classifier", "classifier_dropout"),
+)
 """Settings of `MLCLConfig` that go along."""
 
 

@@ -21,6 +21,7 @@ from functools import cache
 from typing import Any, Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.models.auto.modeling_auto import (
@@ -155,8 +156,13 @@ def feature_size(backbone: PreTrainedModel, modalities: Any = None) -> int:
     )
 
 
-def represent(outputs: Any, attention_mask: Tensor | None, pooling: Pooling) -> Tensor:
-    """One vector per row from what a backbone returns; of texts, padding on either side has no say."""
+def represent(outputs: Any, attention_mask: Tensor | None, pooling: Pooling, normalize: bool = False) -> Tensor:
+    """One vector per row from what a backbone returns, if wanted of length 1; of texts, padding has no say."""
+    vectors = _pooled(outputs, attention_mask, pooling)
+    return F.normalize(vectors.float(), dim=1).to(vectors.dtype) if normalize else vectors
+
+
+def _pooled(outputs: Any, attention_mask: Tensor | None, pooling: Pooling) -> Tensor:
     if pooling == "pooled":
         pooled: Tensor | None = getattr(outputs, "pooler_output", None)  # not every model pools
         if pooled is None:

@@ -30,7 +30,15 @@ from hf_mlcl.models.adapter_files import WithAdapter, find_adapter, load_model
 from hf_mlcl.models.backbones import FeatureBackbone, backbone_from_config
 from hf_mlcl.models.configuration import FeatureBackboneConfig, MLCLConfig
 from hf_mlcl.models.exported import exported_encoder
-from hf_mlcl.models.families import Modality, Pooling, decoder_inputs, feature_size, freeze_unused, represent
+from hf_mlcl.models.families import (
+    Modality,
+    Pooling,
+    decoder_inputs,
+    feature_size,
+    freeze_unused,
+    is_dual,
+    represent,
+)
 from hf_mlcl.models.loading import check_kernels, check_weights, place, trust_backbone, unreadable_weights
 from hf_mlcl.models.row_dropout import RowDropout, batch_dropout
 
@@ -106,11 +114,11 @@ class SharedModel(PreTrainedModel):
         self.main_input_name = "pixel_values" if images_only else self.backbone.main_input_name
 
     def features_of(self, inputs: Mapping[str, Tensor]) -> Tensor:
-        """What the backbone makes of a batch: one vector per row, as `MLCLConfig.pooling` says."""
+        """What the backbone makes of a batch: one vector per row, as `MLCLConfig` says."""
         if self.config.modalities is not None:
             return dual.joined_features(self.backbone, inputs, self.config.modalities)
         outputs = self.backbone(**decoder_inputs(self.config.backbone_config, inputs))
-        return represent(outputs, inputs.get("attention_mask"), self.config.pooling)
+        return represent(outputs, inputs.get("attention_mask"), self.config.pooling, self.config.normalize_features)
 
     def name_features(self, inputs: Mapping[str, Tensor]) -> Tensor:
         """Where tokenised names of labels lie among the features; of images, too, if there is a tower for texts."""
@@ -280,6 +288,7 @@ class MLCLModel(WithAdapter, SharedModel):
         projection_dim: int = 256,
         projection_bias: bool = False,
         pooling: Pooling | Literal["auto"] = "auto",
+        normalize_features: bool | Literal["auto"] = False,
         modalities: Sequence[Modality] | None = None,
         classifier: bool = False,
         classifier_dropout: float = 0.0,
@@ -297,6 +306,8 @@ class MLCLModel(WithAdapter, SharedModel):
             pooling: How tokens or patches become one vector: ``"first"``, ``"last"`` (padding does not count),
                 ``"mean"``, or ``"pooled"``, as the backbone's own class does it. ``"auto"`` takes what the model's own
                 sentence-transformers files say, and goes by the architecture where there are none: `MLCLConfig`.
+            normalize_features: Whether features have length 1, as in `MLCLConfig`; ``"auto"``: where they stand for all
+                tokens or patches. Those of a single token have one length already, which its last layer gives it.
             modalities: Of CLIP, SigLIP and the like: ``["text"]`` or ``["image"]`` asks one tower only; both if not
                 given, and a row may then have a text, an image or both.
             classifier: Whether to add a linear classifier; the trainer adds it by itself where the loss needs logits.
@@ -316,6 +327,7 @@ class MLCLModel(WithAdapter, SharedModel):
         if isinstance(label_names, str) or len(names) != len(set(names)) or not names:
             raise ValueError(f"label_names must be a list of different names, one per label; got {label_names!r}.")
         backbone, pooling = backbones.load_backbone(name, pooling=pooling, **kwargs)
+        one_length = pooling in ("mean", "pooled") and not is_dual(backbone.config)
         config = MLCLConfig(
             backbone_config=copy.deepcopy(backbone.config),  # replaced by the original, whose attention it would unset
             id2label=dict(enumerate(names)),
@@ -323,6 +335,7 @@ class MLCLModel(WithAdapter, SharedModel):
             projection_dim=projection_dim,
             projection_bias=projection_bias,
             pooling=pooling,
+            normalize_features=one_length if normalize_features == "auto" else normalize_features,
             modalities=None if modalities is None else list(modalities),
             classifier=classifier,
             classifier_dropout=classifier_dropout,

@@ -39,7 +39,7 @@ class FeatureTrainer(BatchTrainer):
         collator = self.data_collator if augmented_pass else self.eval_data_collator or self.data_collator
         processing = {
             "backbone": self.model.backbone.config.to_dict(),
-            "pooling": self.model.config.pooling,
+            "pooling": [self.model.config.pooling, self.model.config.normalize_features],
             "precision": self.accelerator.mixed_precision,
             # The same in the next process, which an address would not be.
             "collator": Hasher.hash(collator) if " at 0x" in repr(collator) else repr(collator),

@@ -52,7 +52,7 @@ def evaluate(
     truth = np.concatenate([predictor.truth(rows) for rows in kept])
     inputs = [content for rows in kept for content in predictor.contents(rows)]
     probabilities = predictor.probabilities(inputs)
-    metrics = rule_metrics(truth, probabilities, predictor.rule)
+    metrics = rule_metrics(truth, probabilities, predictor.rule, absent=float("nan"))
     counts, scores = truth.sum(axis=0).tolist(), f1(truth, predictor.rule.decide(probabilities)).tolist()
     table = {"label": predictor.label_names, "rows": counts, "f1": scores}
     each: Any = [dict(zip(table, one, strict=True)) for one in zip(*table.values(), strict=True)]

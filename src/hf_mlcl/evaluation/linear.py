@@ -101,7 +101,7 @@ class LinearEvaluationResult:
         """The same with the scores of test rows: ``test_...``, and ``tuned_test_...`` where thresholds were tuned."""
         x, y = _split("test", features, labels, self.weight.shape[-1], self.weight.shape[1])
         p = self.predict_proba(x, device)
-        metrics = self.metrics | _scores("test", y.numpy(), p, self.config.single_label)
+        metrics = self.metrics | _scores("test", y.numpy(), p, self.config)
         if self.tuned is not None:
             tuned = decision_metrics(y, self.tuned.rule.decide(p))
             metrics |= {f"tuned_test_{name}": float(value) for name, value in tuned.items()}
@@ -216,7 +216,7 @@ def score_heads(
     x, y = _split("validation", validation_features, validation_labels, weight.shape[-1], weight.shape[1])
     p = _probabilities(weight, bias, x, config)
     return LinearEvaluationResult(
-        metrics=_scores("validation", y.numpy(), p, config.single_label),
+        metrics=_scores("validation", y.numpy(), p, config),
         weight=weight.cpu(),
         bias=bias.cpu(),
         validation_labels=y.numpy(),
@@ -245,9 +245,15 @@ def _tuned(
     return choose_thresholds(labels, p, config.thresholds)
 
 
-def _scores(split: str, labels: npt.NDArray[np.bool_], p: npt.NDArray[np.float32], single: bool) -> dict[str, float]:
-    """Metrics of a split: of decisions at 0.5, or of the most probable label alone."""
-    found = rule_metrics(labels, p, DecisionRule(single_label=single))
+def _scores(
+    split: str, labels: npt.NDArray[np.bool_], p: npt.NDArray[np.float32], config: LinearEvaluationConfig
+) -> dict[str, float]:
+    """Metrics of a split: of decisions at 0.5, or of the most probable label alone.
+
+    The study's mAP counts a label that no row carries as 0. For users, who split few rows, it says nothing.
+    """
+    absent = float("nan") if config.protocol == "best" else 0.0
+    found = rule_metrics(labels, p, DecisionRule(single_label=config.single_label), absent)
     return {f"{split}_{name}": float(value) for name, value in found.items()}
 
 

@@ -18,11 +18,16 @@ if TYPE_CHECKING:
 
 
 def multilabel_metrics(
-    labels: ArrayLike, probabilities: ArrayLike, threshold: Threshold = 0.5, k: int | None = None
+    labels: ArrayLike,
+    probabilities: ArrayLike,
+    threshold: Threshold = 0.5,
+    k: int | None = None,
+    absent: float = 0.0,
 ) -> dict[str, float]:
     """The study's metrics of one set of predictions: decisions at `threshold`, and mAP.
 
-    The threshold is one number, one per label, or a `DecisionRule`; `k` adds LRAP and precision@k.
+    The threshold is one number, one per label, or a `DecisionRule`; `k` adds LRAP and precision@k; `absent` is what a
+    label that no row carries counts in mAP: NaN leaves it out.
 
     Examples:
         >>> metrics = multilabel_metrics([[1, 0], [1, 1]], [[0.9, 0.6], [0.8, 0.7]])
@@ -30,7 +35,7 @@ def multilabel_metrics(
         (0.833, 1.0)
     """
     result = decision_metrics(labels, decide(probabilities, threshold))
-    result["mAP"] = mean_average_precision(labels, probabilities)
+    result["mAP"] = mean_average_precision(labels, probabilities, absent)
     if k is not None:
         result["lrap"] = label_ranking_average_precision(labels, probabilities)
         result[f"precision@{k}"] = precision_at_k(labels, probabilities, k)
@@ -94,15 +99,19 @@ def compute_single_label_metrics(prediction: EvalPrediction) -> dict[str, float]
     return decision_metrics(labels[known], decisions[known])
 
 
-def rule_metrics(labels: ArrayLike, probabilities: ArrayLike, rule: DecisionRule) -> dict[str, float]:
+def rule_metrics(
+    labels: ArrayLike, probabilities: ArrayLike, rule: DecisionRule, absent: float = 0.0
+) -> dict[str, float]:
     """Metrics of what a rule decides: with mAP, or with the accuracy where each row has a single label.
+
+    `absent` is that of `multilabel_metrics`.
 
     Examples:
         >>> rule_metrics([[1, 0], [0, 1]], [[0.4, 0.3], [0.2, 0.1]], DecisionRule(single_label=True))["accuracy"]
         0.5
     """
     if not rule.single_label:
-        return multilabel_metrics(labels, probabilities, rule)
+        return multilabel_metrics(labels, probabilities, rule, absent=absent)
     prediction: Any = SimpleNamespace(predictions=probabilities, label_ids=labels)
     found = compute_single_label_metrics(prediction)
     return {**found, "accuracy": found["subset_accuracy"]}

@@ -48,6 +48,8 @@ METHODS = {
     "hf_bce": "HF Trainer, BCE",
     "setfit": "SetFit",
 }
+FEWER_SEEDS = ("codes", "hf_bce")
+"""Methods that may have been run with fewer seeds than the others: their cells say so."""
 METRICS = {
     "mAP": "mAP",
     "tuned_micro_f1": "micro-F1, tuned",
@@ -442,18 +444,20 @@ def report(options: argparse.Namespace) -> None:
         found.setdefault((run["corpus"], run["rows"]), {}).setdefault(run["method"], {})[run["seed"]] = run
     groups: dict[tuple[str, int], dict[str, list[Any]]] = {}
     for (corpus, rows), runs in sorted(found.items(), key=lambda item: (list(CORPORA).index(item[0][0]), item[0][1])):
-        needed = [method for method in methods_of(corpus) if method != "codes"]
+        needed = [method for method in methods_of(corpus) if method not in FEWER_SEEDS]
         whole = set.intersection(*(set(runs.get(method, {})) for method in needed))
         if not whole:
             missing = ", ".join(method for method in needed if method not in runs) or "a seed that all of them have"
             print(f"Left out: {corpus}, {rows:,}, for want of {missing}.", file=sys.stderr)
         else:  # seeds that every method has been run with: others would compare unlike rows
-            known = [*needed, *(["codes"] if whole <= set(runs.get("codes", {})) else [])]
-            groups[corpus, rows] = {method: [runs[method][seed] for seed in sorted(whole)] for method in known}
+            known = [method for method in methods_of(corpus) if whole & set(runs.get(method, {}))]
+            seeds = {method: sorted(whole & set(runs[method])) for method in known}
+            groups[corpus, rows] = {method: [runs[method][seed] for seed in seeds[method]] for method in known}
     if not groups:
         raise SystemExit(f"{options.output} has no line with runs of every method.")
     every = [run for methods in groups.values() for runs in methods.values() for run in runs]
     print("Seeds: " + ", ".join(f"{corpus} {rows:,}: {len(runs['ours'])}" for (corpus, rows), runs in groups.items()))
+    print("In brackets: the number of seeds, where a method has fewer.")
     print(f"Runs of {' and '.join(sorted({run['date'] for run in every}))}, {every[0]['hardware']}.")
     for metric, title in METRICS.items():
         print(f"\n| {title} | {' | '.join(METHODS.values())} | ours - best other |\n|{'---|' * (len(METHODS) + 2)}")
@@ -461,9 +465,13 @@ def report(options: argparse.Namespace) -> None:
         for (corpus, rows), methods in groups.items():
             mean = {method: np.mean([run["scores"][metric] for run in runs]) for method, runs in methods.items()}
             gains.append(mean["ours"] - max(value for name, value in mean.items() if name not in ("ours", "codes")))
-            cells = [f"{mean[method]:.1f}" if method in mean else "" for method in METHODS]
             best = f"{max(mean.values()):.1f}"
-            cells = [f"**{cell}**" if cell == best else cell for cell in cells]
+            cells = []
+            for method in METHODS:
+                cell = f"{mean[method]:.1f}" if method in mean else ""
+                seeds = len(methods.get(method, ()))
+                fewer = f" ({seeds})" if 0 < seeds < len(methods["ours"]) else ""
+                cells.append((f"**{cell}**" if cell == best else cell) + fewer)
             print(f"| {corpus}, {rows:,} | {' | '.join(cells)} | {gains[-1]:+.1f} |")
         print(f"| mean {'|' * (len(METHODS) + 1)} {np.mean(gains):+.1f} |")
     print(f"\n| CPU seconds | {' | '.join(METHODS.values())} |\n|{'---|' * (len(METHODS) + 1)}")

@@ -20,8 +20,9 @@ import pytest
 import hf_mlcl.study
 import hf_mlcl.study.running
 from copies import HANGS
-from hf_mlcl.study import run_study, study_table
-from hf_mlcl.study.execution import expanded
+from experiments.tiny import text_backbone
+from hf_mlcl.study import load_study, run_study, study_table
+from hf_mlcl.study.execution import expanded, run_experiment_of
 from hf_mlcl.study.results import read_result, run_lock
 from study.made import fail
 from study.quick import commands, journal, make_study, quick_runner, scores
@@ -246,6 +247,24 @@ def test_a_data_folder_may_name_a_variable_of_the_machine(monkeypatch):
     assert expanded("$DATA/aapd") == "/data/aapd"
     with pytest.raises(ValueError, match="not set"):
         expanded("$NO_SUCH_VARIABLE/aapd")
+
+
+def test_a_result_names_places_as_the_study_does_and_not_as_the_machine(tmp_path, monkeypatch):
+    """So that results of one machine are those of another, and can be shown to anybody."""
+    monkeypatch.setenv("ENCODERS", str(tmp_path))
+    text_backbone(tmp_path / "tiny")
+    (tmp_path / "study.yaml").write_text("""
+        corpora: [toy_text]
+        losses: [bce]
+        defaults: {backbone: $ENCODERS/tiny, max_train_samples: 40, max_eval_samples: 20, max_steps: 1, use_cpu: true}
+    """)
+    (run,) = load_study(tmp_path / "study.yaml").runs
+    settings = run_experiment_of(run, tmp_path / "run")["settings"]
+    assert settings["backbone"] == "$ENCODERS/tiny"
+    assert [name for name, value in settings.items() if str(tmp_path) in str(value)] == []
+    monkeypatch.delenv("ENCODERS")
+    with pytest.raises(ValueError, match=r"backbone '\$ENCODERS/tiny' names an environment variable that is not set"):
+        run_experiment_of(run, tmp_path / "run")
 
 
 def test_the_number_of_workers_is_checked(tmp_path):

@@ -33,6 +33,8 @@ QUIET = {"report_to": "none", "disable_tqdm": True, "export": False}
 unless the study file says so."""
 OF_THE_MACHINE = ("data_dir", "tf32", "deepspeed")
 """Arguments that only the machine which does the runs can meet: studies are planned on others too."""
+PATHS = ("data_dir", "backbone", "backbone_weights")
+"""Arguments that may name places which differ from machine to machine, by environment variables."""
 LAUNCHER_VARIABLES = ("LOCAL_RANK", "WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")
 """What accelerate takes for a sign that processes train together."""
 
@@ -146,19 +148,20 @@ def run_experiment_of(run: Run, folder: Path) -> Mapping[str, Any]:
     clear_broken_checkpoints(folder)
     resume = {"resume_from_checkpoint": "last"} if last_whole_checkpoint(folder) else {}
     settings = {**QUIET, **run.arguments, "output_dir": str(folder), **resume}
-    if settings.get("data_dir"):
-        settings["data_dir"] = expanded(settings["data_dir"])
+    settings |= {name: expanded(settings[name], name) for name in PATHS if settings.get(name)}
     result = run_experiment(*build_experiment(study_recipe(settings["corpus"]), settings))
     # HF counts the training loss from where a training was resumed: it would depend on interruptions.
     metrics = {name: value for name, value in result.metrics.items() if name != "train_loss"}
-    return {"metrics": metrics, "seconds": result.seconds, "settings": result.settings}
+    as_stated = {name: run.arguments[name] for name in PATHS if name in run.arguments}  # on any machine
+    known = {name: value for name, value in result.settings.items() if name not in ("output_dir", "logging_dir")}
+    return {"metrics": metrics, "seconds": result.seconds, "settings": known | as_stated}
 
 
-def expanded(path: str) -> str:
+def expanded(path: str, name: str = "data_dir") -> str:
     """A path with ``~`` and variables filled in: ``$DATA/aapd`` names one run on machines with different folders."""
     full = os.path.expanduser(os.path.expandvars(path))
     if "$" in full:
-        raise ValueError(f"data_dir {path!r} names an environment variable that is not set here.")
+        raise ValueError(f"{name} {path!r} names an environment variable that is not set here.")
     return full
 
 

@@ -125,7 +125,7 @@ def test_the_best_heads_can_be_scored_on_the_same_features_for_every_loss_alike(
     heads = fit_best_heads(*data["train"], data["validation"])
     probabilities = {split: heads.logits(data[split][0]).sigmoid().numpy() for split in ("validation", "test")}
     truth = {split: data[split][1].numpy() for split in probabilities}
-    ranked = mean_average_precision(truth["test"], probabilities["test"])
+    ranked = mean_average_precision(truth["test"], probabilities["test"], absent=float("nan"))
     assert best["best_test_mAP"] == pytest.approx(ranked, abs=1e-3)
     rule = choose_thresholds(truth["validation"], probabilities["validation"]).rule
     decided = decision_metrics(truth["test"], rule.decide(probabilities["test"]))

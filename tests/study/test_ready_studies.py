@@ -41,7 +41,7 @@ def test_a_ready_study_is_found_by_name_from_any_folder_and_a_file_goes_before_i
     (tmp_path / "semeval").write_text("description: mine")
     assert load_outline("semeval").description == "mine"
     with pytest.raises(
-        StudyError, match=r"no study file 'tabel_full'\. Ready ones, by name: figure_alpha, .*table_full"
+        StudyError, match=r"no study file 'tabel_full'\. Ready ones, by name: .*figure_alpha, .*table_full"
     ):
         load_study("tabel_full")
 

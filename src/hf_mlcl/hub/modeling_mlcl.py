@@ -46,8 +46,7 @@ class MLCLConfig(PretrainedConfig):
             backbone_config = AutoConfig.for_model(settings.pop("model_type"), **settings)
         self.backbone_config, self.pooling, self.feature_size = backbone_config, pooling, feature_size
         self.num_heads, self.logit_temperature, self.count_positions = num_heads, logit_temperature, count_positions
-        self.normalize_features = normalize_features
-        self.thresholds, self.single_label = thresholds, single_label
+        self.thresholds, self.single_label, self.normalize_features = thresholds, single_label, normalize_features
         super().__init__(**{"problem_type": "multi_label_classification", **kwargs})
 
 
@@ -108,10 +107,9 @@ class _Classifier(PreTrainedModel):
         given = {name: value for name, value in inputs.items() if value is not None}
         if self.config.count_positions and "attention_mask" in given:
             given.setdefault("position_ids", (given["attention_mask"].long().cumsum(1) - 1).clamp(min=0))
-        features = self._represent(self.backbone(**given), given.get("attention_mask"))
-        if self.config.normalize_features:
-            features = F.normalize(features.float(), dim=1).to(features.dtype)
-        logits = self.heads(features) / self.config.logit_temperature
+        vectors = self._represent(self.backbone(**given), given.get("attention_mask"))
+        vectors = F.normalize(vectors.float(), dim=1).to(vectors.dtype) if self.config.normalize_features else vectors
+        logits = self.heads(vectors) / self.config.logit_temperature
         if self.config.problem_type == "single_label_classification":
             return None if labels is None else F.cross_entropy(logits, labels), logits
         loss = None if labels is None else F.binary_cross_entropy_with_logits(logits, labels.to(logits.dtype))
@@ -149,5 +147,4 @@ class MLCLForImageClassification(_Classifier):
 
     def forward(self, pixel_values: Tensor, labels: Tensor | None = None) -> ImageClassifierOutput:
         """Logits, and their loss where there are labels."""
-        loss, logits = self._loss_and_logits(labels, pixel_values=pixel_values)
-        return ImageClassifierOutput(loss=loss, logits=logits)
+        return ImageClassifierOutput(*self._loss_and_logits(labels, pixel_values=pixel_values))

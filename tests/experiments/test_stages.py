@@ -1,5 +1,6 @@
 """Stages of a training: usable from the first minute, never below where it began."""
 
+import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,7 +11,8 @@ from sklearn.metrics import average_precision_score
 from experiments.toy import build
 from hf_mlcl import ContrastiveMultiLabelTrainer, ContrastiveTrainingArguments, MLCLModel
 from hf_mlcl.evaluation import LinearEvaluationConfig, fit_best_heads
-from hf_mlcl.experiments import verdict
+from hf_mlcl.experiments import anytime, verdict
+from hf_mlcl.experiments import stages as stages_module
 from hf_mlcl.experiments.anytime import Anytime
 from hf_mlcl.experiments.prediction import Predictor
 from hf_mlcl.experiments.running import run_experiment
@@ -232,10 +234,43 @@ def test_a_later_training_in_the_folder_leaves_nothing_of_the_earlier_one_when_i
 @pytest.mark.parametrize(("most", "minutes"), [(3, 60.0), (1, 60.0)])
 def test_the_steps_of_a_user_are_not_exceeded_by_a_time(tmp_path, most, minutes, monkeypatch):
     planned = []
-    monkeypatch.setattr(Stages, "callback", lambda self, steps: planned.append(steps) or 1 / 0)
+    monkeypatch.setattr(Stages, "callback", lambda self, steps, hurried: planned.append(steps) or 1 / 0)
     with pytest.raises(ZeroDivisionError):
         run_experiment(*build(tmp_path / "run", protocol="best", max_steps=most, minutes=minutes), quiet=True)
     assert planned == [most]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "hurried", "fewest"),
+    [(20.0, False, 40), (50.0, True, 20), (200.0, False, 0)],
+    ids=["quick machine", "slow machine", "too slow"],
+)
+def test_a_time_that_is_short_for_a_machine_goes_to_steps_before_looks(monkeypatch, encoding, hurried, fewest):
+    """Three minutes for 6,838 rows; a second look and another pass over all rows would leave a slow machine none."""
+    monkeypatch.setattr(anytime, "step_seconds", lambda *_: 0.5)
+    monkeypatch.setattr(anytime, "training_steps", lambda *_: 428)
+    plan = Anytime.__new__(Anytime)
+    args = SimpleNamespace(max_steps=-1, gradient_accumulation_steps=1, world_size=1)
+    plan.trainer, plan.tell = SimpleNamespace(args=args), lambda line: None
+    plan.experiment = SimpleNamespace(minutes=3.0, max_train_length=None)
+    plan.inputs = SimpleNamespace(data={"train": range(6838), "validation": range(886)})
+    plan.seconds, plan.start = {"all": encoding, "test": encoding / 3}, time.perf_counter() - 1.4 * encoding
+    steps, alone = plan._plan()
+    assert alone == hurried
+    assert steps >= fewest
+    looks = encoding if hurried else 2 * plan.seconds["look"] + encoding
+    assert steps == 0 or 1.4 * encoding + 0.5 * steps + looks + encoding / 3 + anytime.SAVING <= 180
+
+
+def test_a_hurried_training_has_one_look_at_all_rows(tmp_path, monkeypatch):
+    monkeypatch.setattr(stages_module, "LOOK_ROWS", 20)
+    trained = trainer(tmp_path, learning_rate=1e-2)
+    stages = Stages(trained, rows(80), rows(60, seed=1))
+    stages.begin("means")
+    trained.add_callback(stages.callback(8, hurried=True))
+    trained.train()
+    assert [step for step, _ in stages.history] == [0, 8]
+    assert stages.best.rows == 80, "nothing is left to be fitted"
 
 
 def test_no_time_for_training_leaves_the_frozen_classifier(tmp_path, capsys):

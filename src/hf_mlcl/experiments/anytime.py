@@ -28,6 +28,8 @@ from hf_mlcl.training.evaluation import SplitFeatures, make_classifier, split_fe
 
 FEWEST_STEPS = 5
 """A time budget with room for fewer is not used for fine-tuning."""
+HURRIED_STEPS = 40
+"""With room for fewer, more steps are worth more than a second look at validation."""
 LONGEST = 4
 """A time budget is used for at most so many times the usual steps."""
 OPTIMIZER = 1.15
@@ -111,12 +113,12 @@ class Anytime:
 
         `stopped` tells whether somebody has asked for an end.
         """
-        steps = self._plan()
+        steps, hurried = self._plan()
         if steps == 0:
             self.tell("There is no time for fine-tuning: the classifier on the frozen encoder remains.")
             return {}
         self.trainer.args.max_steps = steps
-        self.trainer.add_callback(self.stages.callback(steps))
+        self.trainer.add_callback(self.stages.callback(steps, hurried))
         try:
             outcome = self.trainer.train(resume_from_checkpoint=checkpoint)
             self.stages.blend(lambda: stopped() or not self._has_time())
@@ -151,8 +153,8 @@ class Anytime:
         result = result.with_test(*features, self.trainer.args.device)
         return dataclasses.replace(result, metrics=result.metrics | quality)
 
-    def _plan(self) -> int:
-        """Training steps: the usual number, or what fits into the time."""
+    def _plan(self) -> tuple[int, bool]:
+        """Training steps: the usual number, or what fits into the time; and whether there is time for one look only."""
         args, minutes = self.trainer.args, self.experiment.minutes
         rows, validation = len(self.inputs.data["train"]), len(self.inputs.data["validation"])
         usual = training_steps(rows, args)
@@ -164,18 +166,20 @@ class Anytime:
             looks = (self.stages.looks(usual) + len(BLENDS)) * self.seconds["look"]
             estimate = (usual * pace + looks + self._afterwards()) / 60
             self.tell(f"Fine-tuning takes about {math.ceil(estimate)} minutes more; --minutes sets another time.")
-            return usual
+            return usual, False
         left = 60 * minutes - (time.perf_counter() - self.start)
-        left -= LOOKS[0] * self.seconds["look"] + self._afterwards()
+        one_look = self.seconds["all"] + self.seconds["test"] + SAVING
+        several = LOOKS[0] * self.seconds["look"] + self._afterwards()
         most = usual if args.max_steps > 0 else LONGEST * usual
-        steps = int(min(left / pace, most))
+        hurried = (left - several) / pace < min(HURRIED_STEPS, most)
+        steps = int(min((left - (one_look if hurried else several)) / pace, most))
         if args.world_size > 1:  # clocks differ: one decides for all
-            told = torch.tensor([steps], device=args.device)
-            steps = int(self.trainer.accelerator.gather(told)[0])
+            told = torch.tensor([steps, hurried], device=args.device)
+            steps, hurried = (int(value) for value in self.trainer.accelerator.gather(told)[:2])
         if steps < min(FEWEST_STEPS, usual):
-            return 0
+            return 0, False
         self.tell(f"Fine-tuning for {steps} steps at {pace:.2f} s, to end {minutes:g} minutes after the start.")
-        return steps
+        return steps, bool(hurried)
 
     def _afterwards(self) -> float:
         """Seconds from the last look to the end: heads on all rows, if it saw fewer; test, saving."""

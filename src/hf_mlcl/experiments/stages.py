@@ -211,10 +211,13 @@ class Stages:
         state = trained_state(self.trainer.model)  # of a model with an adapter, all but the backbone
         return {name: tensor.detach().to("cpu", copy=True) for name, tensor in state.items()}
 
-    def callback(self, steps: int) -> TrainerCallback:
-        """For a training of so many steps: looks now and then, and stops it when nothing gets better."""
-        looks = self.looks(steps)
-        return _Looks(self, sorted({max(steps * number // looks, 1) for number in range(1, looks + 1)}))
+    def callback(self, steps: int, hurried: bool = False) -> TrainerCallback:
+        """For a training of so many steps: looks now and then, and stops it when nothing gets better.
+
+        A `hurried` training has one look, at its end and at all rows, so that nothing is left to be fitted.
+        """
+        looks, rows = (1, len(self.train)) if hurried else (self.looks(steps), LOOK_ROWS)
+        return _Looks(self, sorted({max(steps * number // looks, 1) for number in range(1, looks + 1)}), rows)
 
     def looks(self, steps: int) -> int:
         """How many looks a training of so many steps affords."""
@@ -261,8 +264,8 @@ class Stages:
 class _Looks(TrainerCallback):  # type: ignore[misc]
     """Looks at some steps of a training."""
 
-    def __init__(self, stages: Stages, steps: list[int]) -> None:
-        self.stages, self.steps = stages, steps
+    def __init__(self, stages: Stages, steps: list[int], rows: int) -> None:
+        self.stages, self.steps, self.rows = stages, steps, rows
         self.vain = 0
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -273,7 +276,7 @@ class _Looks(TrainerCallback):  # type: ignore[misc]
         if state.global_step not in self.steps:
             return
         before = self.stages.best
-        self.stages.look()
+        self.stages.look(self.rows)
         self.vain = 0 if self.stages.best is not before else self.vain + 1
         if self.vain >= PATIENCE:
             control.should_training_stop = True

@@ -98,8 +98,8 @@ narrow = DistilBertConfig(vocab_size=60, dim=4, n_layers=1, n_heads=2, hidden_di
     ("make", "reason"),
     [
         (lambda: classifier(EXACT["bert"], heads=3), "averages the probabilities of 3 linear heads"),
-        (lambda: classifier(EXACT["bert"], pooling="mean"), r"looks at \(pooling='mean', normalize_features=False\)"),
-        (lambda: classifier(EXACT["bert"], normalize=True), r"\(pooling='first', normalize_features=True\)"),
+        (lambda: classifier(EXACT["bert"], pooling="mean"), r"looks at \(pooling='mean'\)"),
+        (lambda: classifier(EXACT["bert"], normalize=True), "scaled to length 1.*--normalize_features no"),
         (lambda: classifier(narrow), "DistilBertForSequenceClassification cannot hold"),
         (lambda: classifier(TEXT_CONFIGS["modernbert"]), "head of ModernBertForSequenceClassification"),
     ],

@@ -44,6 +44,11 @@ class NoCounterpartError(ValueError):
 
 def native_classifier(classifier: Any) -> Any:
     """A model of transformers, or of timm for its architectures, with the same logits; an error where none has them."""
+    if classifier.config.normalize_features:
+        raise NoCounterpartError(
+            "The features of this classifier are scaled to length 1, and no model of transformers or timm does that. "
+            "Train with normalize_features=False (hf-mlcl train ... --normalize_features no) for one that they have."
+        )
     weight, bias = one_linear_layer(classifier)
     is_timm = isinstance(classifier.config.backbone_config, TimmWrapperConfig)
     return (_timm_classifier if is_timm else _transformers_classifier)(classifier, weight, bias)
@@ -163,8 +168,7 @@ def _fit(
             return
     raise NoCounterpartError(
         f"{name} cannot hold this classifier exactly: its head does more than a linear layer on what the classifier "
-        f"looks at (pooling={classifier.config.pooling!r}, normalize_features={classifier.config.normalize_features}), "
-        f"and logits differ by up to {difference:.2g}."
+        f"looks at (pooling={classifier.config.pooling!r}), and logits differ by up to {difference:.2g}."
     )
 
 

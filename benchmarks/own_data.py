@@ -464,8 +464,9 @@ def report(options: argparse.Namespace) -> None:
         gains = []
         for (corpus, rows), methods in groups.items():
             mean = {method: np.mean([run["scores"][metric] for run in runs]) for method, runs in methods.items()}
-            gains.append(mean["ours"] - max(value for name, value in mean.items() if name not in ("ours", "codes")))
-            best = f"{max(mean.values()):.1f}"
+            alike = {method: value for method, value in mean.items() if len(methods[method]) == len(methods["ours"])}
+            gains.append(mean["ours"] - max(value for name, value in alike.items() if name not in ("ours", "codes")))
+            best = f"{max(alike.values()):.1f}"
             cells = []
             for method in METHODS:
                 cell = f"{mean[method]:.1f}" if method in mean else ""

@@ -2,10 +2,12 @@ import numpy as np
 import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import average_precision_score
 from sklearn.preprocessing import StandardScaler
 
 from hf_mlcl.evaluation import LinearEvaluationConfig, fit_best_heads, linear_evaluate
 from hf_mlcl.evaluation.best import _folds, _reach
+from hf_mlcl.training.card_facts import scores_of
 
 
 def made(rows, size=24, labels=5, seed=0, noise=1.0):
@@ -135,3 +137,15 @@ def test_as_a_protocol_of_the_linear_evaluation_it_gives_one_head_and_is_determi
     assert first.weight.shape == (1, 5, 24)
     assert first.curves == {}
     assert len({(choice.learning_rate, choice.weight_decay) for choice in first.choices}) == 1
+
+
+@pytest.mark.parametrize("protocol", ["best", "study"])
+def test_a_label_without_test_rows_is_left_out_of_map_for_users_and_counts_zero_in_the_study(protocol):
+    x = torch.randn(120, 6, generator=torch.Generator().manual_seed(0))
+    y = x[:, :3] > 0.3
+    y[80:, 2] = False  # no test row carries it
+    config = LinearEvaluationConfig(protocol=protocol, epochs=5)
+    result = linear_evaluate(x[:40], y[:40], x[40:80], y[40:80], x[80:], y[80:], config=config, progress=False)
+    expected = average_precision_score(y[80:, :2], result.test_probabilities[:, :2], average="macro")
+    assert result.metrics["test_mAP"] == pytest.approx(expected * (1 if protocol == "best" else 2 / 3), abs=1e-6)
+    assert scores_of(result).metrics(0.5)["mAP"] == pytest.approx(result.metrics["test_mAP"]), "on the card, too"

@@ -12,6 +12,7 @@ from hf_mlcl import MLCLModel
 from hf_mlcl.data.own import OwnData
 from hf_mlcl.experiments import build_experiment, inputs
 from hf_mlcl.experiments.own import default_backbone, own_recipe
+from models.tiny_backbones import folder_of
 
 
 def data_of(rows, words=5, kind="text"):
@@ -35,6 +36,28 @@ def test_the_length_is_counted_in_tokens_of_the_encoder(tmp_path):
     assert own_recipe(data_of(20, words=40), "mine", folder).for_loss("reg")["max_length"] == 48  # 42 tokens
     assert own_recipe(data_of(20, words=400), "mine", folder).for_loss("reg")["max_length"] == 256
     assert own_recipe(data_of(20, words=40), "mine", "no/such").for_loss("reg")["max_length"] == 64  # 50 by its words
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [({}, False), ({"pooling": "mean"}, True), ({"pooling": "mean", "normalize_features": "no"}, False)],
+    ids=["first token", "means", "as they are"],
+)
+def test_means_of_tokens_have_length_one(tmp_path, said, expected):
+    folder, rows = str(text_backbone(tmp_path / "encoder")), data_of(20)
+    settings = {"output_dir": str(tmp_path / "out"), "use_cpu": True, **said}
+    arguments = build_experiment(own_recipe(rows, "mine", folder), settings)
+    splits = DatasetDict(dict.fromkeys(("train", "validation", "test"), rows.splits["train"]))
+    assert inputs.prepare_inputs(splits, *arguments).model.config.normalize_features is expected
+
+
+def test_length_one_is_refused_where_it_cannot_be_had(tmp_path):
+    folder = str(folder_of("CLIP", tmp_path / "clip"))
+    settings = {"output_dir": str(tmp_path / "out"), "use_cpu": True, "normalize_features": "yes"}
+    arguments = build_experiment(own_recipe(data_of(20), "mine", folder), settings)
+    splits = DatasetDict(dict.fromkeys(("train", "validation", "test"), data_of(20).splits["train"]))
+    with pytest.raises(ValueError, match="normalize_features is not for"):
+        inputs.prepare_inputs(splits, *arguments)
 
 
 @pytest.mark.parametrize("loss", ["reg", "zlpr"])

@@ -1,5 +1,6 @@
 """Stages of a training: usable from the first minute, never below where it began."""
 
+import dataclasses
 import time
 from types import SimpleNamespace
 
@@ -271,6 +272,14 @@ def test_a_hurried_training_has_one_look_at_all_rows(tmp_path, monkeypatch):
     trained.train()
     assert [step for step, _ in stages.history] == [0, 8]
     assert stages.best.rows == 80, "nothing is left to be fitted"
+
+
+def test_heads_on_all_rows_that_end_below_the_frozen_encoders_do_not_remain(tmp_path):
+    stages = Stages(trainer(tmp_path), rows(80), rows(60, seed=1))
+    frozen = stages.begin()
+    wrong = dataclasses.replace(frozen.result, validation_probabilities=1 - frozen.result.validation_probabilities)
+    stages.best = dataclasses.replace(frozen, step=8, score=1.0, result=wrong)  # chosen by heads on fewer rows
+    assert stages.restore_best().step == 0
 
 
 def test_no_time_for_training_leaves_the_frozen_classifier(tmp_path, capsys):

@@ -91,6 +91,12 @@ def test_a_classifier_that_gives_one_label_per_row_does_so_once_exported(tmp_pat
     assert DecisionRule.of(AutoModelForSequenceClassification.from_pretrained(tmp_path).config).single_label
 
 
+def unit_images():
+    encoder = MLCLModel.from_backbone("test_resnet", NAMES, pretrained=False, normalize_features="auto")
+    size = encoder.projection.hidden.in_features
+    return MLCLForImageClassification.from_encoder(encoder, torch.randn(1, 3, size), torch.randn(1, 3))
+
+
 narrow = DistilBertConfig(vocab_size=60, dim=4, n_layers=1, n_heads=2, hidden_dim=8)
 
 
@@ -99,11 +105,12 @@ narrow = DistilBertConfig(vocab_size=60, dim=4, n_layers=1, n_heads=2, hidden_di
     [
         (lambda: classifier(EXACT["bert"], heads=3), "averages the probabilities of 3 linear heads"),
         (lambda: classifier(EXACT["bert"], pooling="mean"), r"looks at \(pooling='mean'\)"),
-        (lambda: classifier(EXACT["bert"], normalize=True), "scaled to length 1.*--normalize_features no"),
+        (lambda: classifier(EXACT["bert"], normalize=True), "scaled to length 1, and no model of transformers"),
+        (lambda: unit_images(), "scaled to length 1.*--normalize_features no"),
         (lambda: classifier(narrow), "DistilBertForSequenceClassification cannot hold"),
         (lambda: classifier(TEXT_CONFIGS["modernbert"]), "head of ModernBertForSequenceClassification"),
     ],
-    ids=["heads", "mean", "length one", "more labels than ReLU has room for", "norm"],
+    ids=["heads", "mean", "length one", "images of length one", "more labels than ReLU has room for", "norm"],
 )
 def test_what_cannot_be_exact_is_refused_with_its_reason_and_the_way_out(make, reason, tmp_path):
     with pytest.raises(ValueError, match=reason) as error:

@@ -62,6 +62,11 @@ class LinearEvaluationConfig:
         if not self.weight_decays or min(self.weight_decays) < 0:
             raise ValueError(f"`weight_decays` must hold at least one number >= 0, but is {self.weight_decays!r}.")
 
+    @property
+    def absent(self) -> float:
+        """What a label that no row carries counts in mAP: 0 as in the study; nothing for users, who split few rows."""
+        return float("nan") if self.protocol == "best" else 0.0
+
     def grid(self) -> list[tuple[float, float]]:
         """The grid points (learning rate, weight decay), weight decays running fastest."""
         return list(itertools.product(self.learning_rates, self.weight_decays))

@@ -248,12 +248,8 @@ def _tuned(
 def _scores(
     split: str, labels: npt.NDArray[np.bool_], p: npt.NDArray[np.float32], config: LinearEvaluationConfig
 ) -> dict[str, float]:
-    """Metrics of a split: of decisions at 0.5, or of the most probable label alone.
-
-    The study's mAP counts a label that no row carries as 0. For users, who split few rows, it says nothing.
-    """
-    absent = float("nan") if config.protocol == "best" else 0.0
-    found = rule_metrics(labels, p, DecisionRule(single_label=config.single_label), absent)
+    """Metrics of a split: of decisions at 0.5, or of the most probable label alone."""
+    found = rule_metrics(labels, p, DecisionRule(single_label=config.single_label), config.absent)
     return {f"{split}_{name}": float(value) for name, value in found.items()}
 
 

@@ -58,7 +58,7 @@ class ExperimentArguments:
         "auto", "How tokens or patches become one vector; auto: as the model's own files say, or its architecture."
     )
     normalize_features: Literal["auto", "yes", "no"] = _field(
-        "no", "Scale the vectors of texts or images to length 1; auto: unless they are those of a single token."
+        "no", "Scale the vectors of texts or images to length 1; auto: unless pooling is first or last."
     )
     prompt: str | None = _field(
         None, "What texts begin with, or the name of one of the model's prompts; as its own files say if not set."

@@ -138,6 +138,8 @@ def _readable(data: DatasetDict, experiment: ExperimentArguments) -> tuple[Datas
         if not set(known) & set(columns) and type(config) in MODEL_MAPPING:  # what others read is not known
             raise ValueError(f"The backbone {name!r} reads {known[0]}s, but the data have {columns[0]}s.")
     if len(known) == 2:
+        if experiment.normalize_features == "yes":
+            raise ValueError(f"normalize_features is not for {name!r}: the vectors of its two towers have a length.")
         return data, columns
     if len(columns) == 2 and len(known) == 1:
         return DatasetDict(readable_rows(data, known[0], name)), None

@@ -236,10 +236,11 @@ class Stages:
             refitted = self._fit(best.step, features, self.priors(), best.share)
             self.features = features
             best = refitted if best.result is None or refitted.score > best.score else best
-            if self._first is not None and self._first_says(_score(self._first.result) > _score(best.result)):
-                best = self._first  # with heads on all rows, nothing was gained
-                load_trained_state(self.trainer.model, self._frozen)
-                self.features = split_features(self.trainer, {"train": self.train, "validation": self.validation})
+        first = self._first
+        if best.step > 0 and first is not None and self._first_says(_score(first.result) > _score(best.result)):
+            best = first  # with heads on all rows, nothing was gained
+            load_trained_state(self.trainer.model, self._frozen)
+            self.features = split_features(self.trainer, {"train": self.train, "validation": self.validation})
         self.best = best
         return best
 
@@ -270,7 +271,7 @@ class _Looks(TrainerCallback):  # type: ignore[misc]
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if state.global_step > 0:  # resumed: what was reached before the interruption counts
-            self.stages.look()
+            self.stages.look(self.rows)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if state.global_step not in self.steps:

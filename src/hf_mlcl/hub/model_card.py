@@ -43,6 +43,8 @@ Table = tuple[list[str], list[list[str]]]  # header and rows
 class SplitScores:
     """Name of a split, empty where it is not known, with its multi-hot truth and the probabilities of a classifier.
 
+    A label that no row carries counts `absent` in mAP; NaN leaves it out.
+
     Examples:
         >>> scores = SplitScores("test", np.array([[1, 0], [1, 1]]), np.array([[0.9, 0.2], [0.8, 0.3]]))
         >>> scores.metrics(0.5)["macro_f1"], scores.metrics([0.5, 0.25])["macro_f1"]
@@ -52,10 +54,11 @@ class SplitScores:
     split: str
     labels: npt.NDArray[Any]
     probabilities: npt.NDArray[Any]
+    absent: float = 0.0
 
     def metrics(self, thresholds: float | Sequence[float]) -> dict[str, float]:
         """The study's metrics over all labels."""
-        return multilabel_metrics(self.labels, self.probabilities, thresholds)
+        return multilabel_metrics(self.labels, self.probabilities, thresholds, absent=self.absent)
 
     def counts(self, thresholds: float | Sequence[float]) -> LabelCounts:
         """Hits and misses of each label."""
@@ -378,8 +381,10 @@ def _label_table(report: ModelReport) -> Table:
     if report.scores is not None:
         found = report.scores.counts(report.decided_at)
         numbers |= {"precision": found.precision(), "recall": found.recall(), "F1": found.f1()}
-        numbers["average precision"] = average_precision(report.scores.labels, report.scores.probabilities)
-    columns |= {title: [f"{value:.3f}" for value in values] for title, values in numbers.items()}
+        shown = report.scores
+        numbers["average precision"] = average_precision(shown.labels, shown.probabilities, shown.absent)
+    cells = {title: [f"{value:.3f}" for value in values] for title, values in numbers.items()}
+    columns |= {title: ["" if cell == "nan" else cell for cell in values] for title, values in cells.items()}
     order = range(len(report.label_names)) if counts is None else np.argsort(-counts, kind="stable").tolist()
     return list(columns), [[values[i] for values in columns.values()] for i in order]
 

@@ -45,9 +45,11 @@ class NoCounterpartError(ValueError):
 def native_classifier(classifier: Any) -> Any:
     """A model of transformers, or of timm for its architectures, with the same logits; an error where none has them."""
     if classifier.config.normalize_features:
+        instead = " Train with --normalize_features no (normalize_features=False) for one that they have."
+        images = classifier.main_input_name == "pixel_values"  # means of texts have no counterpart either way
         raise NoCounterpartError(
-            "The features of this classifier are scaled to length 1, and no model of transformers or timm does that. "
-            "Train with normalize_features=False (hf-mlcl train ... --normalize_features no) for one that they have."
+            "The features of this classifier are scaled to length 1, and no model of transformers or timm does that."
+            + (instead if images else "")
         )
     weight, bias = one_linear_layer(classifier)
     is_timm = isinstance(classifier.config.backbone_config, TimmWrapperConfig)

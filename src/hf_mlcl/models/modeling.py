@@ -306,8 +306,8 @@ class MLCLModel(WithAdapter, SharedModel):
             pooling: How tokens or patches become one vector: ``"first"``, ``"last"`` (padding does not count),
                 ``"mean"``, or ``"pooled"``, as the backbone's own class does it. ``"auto"`` takes what the model's own
                 sentence-transformers files say, and goes by the architecture where there are none: `MLCLConfig`.
-            normalize_features: Whether features have length 1, as in `MLCLConfig`; ``"auto"``: where they stand for all
-                tokens or patches. Those of a single token have one length already, which its last layer gives it.
+            normalize_features: Whether features have length 1, as in `MLCLConfig`; ``"auto"``: unless the pooling takes
+                the first or last token, whose last layer mostly gives it one length.
             modalities: Of CLIP, SigLIP and the like: ``["text"]`` or ``["image"]`` asks one tower only; both if not
                 given, and a row may then have a text, an image or both.
             classifier: Whether to add a linear classifier; the trainer adds it by itself where the loss needs logits.

@@ -54,7 +54,7 @@ METRICS = {
     "alignment": Metric("Alignment", 1.0, 3, False),
     "uniformity": Metric("Uniformity", 1.0, 3, False),
     "prr": Metric("Positive Regularisation Ratio (%)", 100.0, 1),
-    "best_test_mAP": Metric("mAP, best heads (%)"),
+    "best_test_mAP": Metric("mAP of labels with test rows, best heads (%)"),
     "best_tuned_test_micro_f1": Metric("Micro-F1, best heads and thresholds (%)"),
     "best_tuned_test_macro_f1": Metric("Macro-F1, best heads and thresholds (%)"),
     "best_test_accuracy": Metric("Accuracy, best heads (%)"),

@@ -190,8 +190,10 @@ def _scores(evaluation: Any, trainer: Any) -> tuple[SplitScores | None, str]:
 def scores_of(result: LinearEvaluationResult) -> SplitScores:
     """What a linear evaluation predicted of the test split, or of validation where there was none."""
     if result.test_labels is None or result.test_probabilities is None:
-        return SplitScores("validation", result.validation_labels, result.validation_probabilities)
-    return SplitScores("test", result.test_labels, result.test_probabilities)
+        return SplitScores(
+            "validation", result.validation_labels, result.validation_probabilities, result.config.absent
+        )
+    return SplitScores("test", result.test_labels, result.test_probabilities, result.config.absent)
 
 
 def _logged_metrics(history: Iterable[dict[str, Any]]) -> dict[str, float]:

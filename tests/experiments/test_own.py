@@ -70,15 +70,14 @@ def test_the_protocol_of_the_study_can_be_asked_for(tmp_path, loss):
 
 def test_a_processor_that_knows_bfloat16_uses_it_for_texts_until_something_else_is_said(tmp_path, monkeypatch):
     monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
+    recipe = own_recipe(data_of(20), "mine", "somewhere")
+    settings = {"output_dir": str(tmp_path)}  # as it comes: nobody says use_cpu on a machine without a GPU
     for facts, expected in (({"avx512_bf16": True}, True), ({"amx_bf16": False}, False)):
         monkeypatch.setattr(torch.cpu, "get_capabilities", lambda facts=facts: facts, raising=False)
-        recipe = own_recipe(data_of(20), "mine", "somewhere")
-        settings = {"output_dir": str(tmp_path)}  # as it comes: nobody says use_cpu on a machine without a GPU
         assert build_experiment(recipe, settings)[1].bf16 == expected
         assert not build_experiment(recipe, {**settings, "bf16": False})[1].bf16
         assert not own_recipe(data_of(20, kind="image"), "mine", "somewhere").for_loss("reg").get("bf16")
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True}, raising=False)
-    recipe = own_recipe(data_of(20), "mine", "somewhere")
     assert not build_experiment(recipe, {**settings, "fp16": False})[1].bf16
     monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "no")
     assert not build_experiment(recipe, settings)[1].bf16

@@ -176,6 +176,8 @@ def test_a_batch_that_cannot_be_parted_names_the_way_out(monkeypatch):
         ("fp16", {}, {}),
         ("no", {"bf16": True}, {"bf16": True}),
         (None, {"bf16": False}, {"bf16": False}),
+        (None, {"bf16": "auto"}, {"bf16": True}),
+        ("fp16", {"bf16": "auto"}, {}),
     ],
 )
 def test_the_precision_is_what_the_user_says_to_the_launcher_or_here_and_else_the_studys(
@@ -190,6 +192,19 @@ def test_the_precision_is_what_the_user_says_to_the_launcher_or_here_and_else_th
     chosen = dict(given)
     parsing._choose_precision(chosen, given)
     assert chosen == expected
+
+
+@pytest.mark.parametrize("knows", [True, False])
+def test_bf16_auto_is_what_the_processor_does_faster_and_a_slow_bf16_is_told(knows, monkeypatch, caplog):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": knows}, raising=False)
+    monkeypatch.delenv("ACCELERATE_MIXED_PRECISION", raising=False)
+    assert build_experiment(RECIPE, {"bf16": "auto", "use_cpu": True})[1].bf16 == knows
+    assert parse_experiment(RECIPE, ["--bf16", "auto", "--use_cpu"])[1].bf16 == knows
+    assert not caplog.messages
+    assert parse_experiment(RECIPE, ["--bf16", "--use_cpu"])[1].bf16
+    assert any("no instructions for bfloat16" in message for message in caplog.messages) == (not knows)
+    with pytest.raises(ValueError, match="bf16 cannot be 'fast'"):
+        build_experiment(RECIPE, {"bf16": "fast", "use_cpu": True})
 
 
 @pytest.mark.parametrize(

@@ -102,8 +102,9 @@ def own_recipe(data: OwnData, corpus: str, backbone: str | None = None) -> Recip
             settings["learning_rate"] = 2e-5  # CLIP forgets at higher ones
     else:
         settings |= {"pooling": "auto", "train_sampling_strategy": "group_by_length", "freeze_embeddings": True}
+        settings["bf16"] = "auto"  # convolutions of images gain nothing on a CPU
         if not torch.accelerator.is_available():
-            settings |= {"max_train_length": TRAIN_TOKENS, "bf16": _processor_knows_bfloat16()}
+            settings["max_train_length"] = TRAIN_TOKENS
     return Recipe(corpus, settings=settings)
 
 
@@ -132,15 +133,6 @@ def train_classifier(
     recipe = own_recipe(own, source_name(data), settings.get("backbone"))
     experiment, training = build_experiment(recipe, {**settings, "output_dir": os.fspath(output_dir)})
     return run_experiment(experiment, training, own.splits, quiet=quiet)
-
-
-def _processor_knows_bfloat16() -> bool:
-    """Whether mixed precision is faster on this processor: by half in training and twice in encoding, of texts.
-
-    Convolutions of images gain nothing.
-    """
-    facts: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()  # older versions of torch do not tell
-    return any(facts.get(name, False) for name in ("avx512_bf16", "amx_bf16"))
 
 
 def _epochs(rows: int, batch: int, steps: int, fewest: int, most: int) -> int:

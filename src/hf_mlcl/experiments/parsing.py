@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 
 import torch
 from transformers import HfArgumentParser, TrainingArguments
+from transformers.hf_argparser import string_to_bool
 from transformers.trainer_utils import HubStrategy
 from transformers.utils import is_torch_xla_available
 
@@ -189,7 +190,13 @@ def _parser(description: str | None = None) -> Any:
     parser.add_argument("--dry_run", "--dry-run", action="store_true", help=help_of_dry_run)
     for action in parser._actions:  # argparse has no other way to leave out what was not given
         action.default = argparse.SUPPRESS
+        if action.dest == "bf16":
+            action.type = _auto_or_bool
     return parser
+
+
+def _auto_or_bool(text: str | bool) -> str | bool:
+    return text if text == "auto" else string_to_bool(text)
 
 
 @functools.cache
@@ -246,11 +253,25 @@ def _fit_to_protocol(chosen: dict[str, Any], given: Mapping[str, Any]) -> None:
 
 
 def _choose_precision(chosen: dict[str, Any], given: Mapping[str, Any]) -> None:
-    """The study's 16-bit mixed precision where a GPU is used and nothing else was said, here or to the launcher."""
-    if "bf16" not in given and ("fp16" in given or "ACCELERATE_MIXED_PRECISION" in os.environ):
+    """The study's 16-bit mixed precision where a GPU is used and nothing else was said, here or to the launcher.
+
+    On a processor, only if ``auto`` says so and it is faster, or somebody insists.
+    """
+    said = given.get("bf16", "auto") != "auto"
+    if not said and ("fp16" in given or "ACCELERATE_MIXED_PRECISION" in os.environ):
         chosen.pop("bf16", None)  # of a recipe
-    if chosen.get("bf16") and not torch.accelerator.is_available() and not is_torch_xla_available():
+    on_processor = bool(chosen.get("use_cpu")) or not (torch.accelerator.is_available() or is_torch_xla_available())
+    if chosen.get("bf16") == "auto":
+        del chosen["bf16"]
+        if on_processor:
+            chosen["bf16"] = processor_knows_bfloat16()
+    if chosen.get("bf16") and on_processor:
         chosen.setdefault("use_cpu", True)  # HF refuses bf16 unless it is told what it can see
+        if not processor_knows_bfloat16():
+            logger.warning(
+                "bf16: this processor has no instructions for bfloat16 and may take ten times as long with it as "
+                "without. bf16=auto takes it where it is faster."
+            )
     if {"bf16", "fp16"} & chosen.keys() or chosen.get("use_cpu") or not torch.cuda.is_available():
         return
     launched_with = os.environ.get("ACCELERATE_MIXED_PRECISION")
@@ -261,6 +282,12 @@ def _choose_precision(chosen: dict[str, Any], given: Mapping[str, Any]) -> None:
             "Training in 32 bits, as accelerate launch says (mixed_precision=no). The study trained in 16: "
             "accelerate launch --mixed_precision bf16, or --bf16 after the program's name."
         )
+
+
+def processor_knows_bfloat16() -> bool:
+    """Whether mixed precision is faster on this processor: by half in training and twice in encoding, of texts."""
+    facts: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()  # older versions of torch do not tell
+    return any(facts.get(name, False) for name in ("avx512_bf16", "amx_bf16"))
 
 
 def check_experiment(experiment: ExperimentArguments, training: ContrastiveTrainingArguments) -> None:

@@ -9,7 +9,7 @@ import re
 import types
 import typing
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 
@@ -85,7 +85,7 @@ def known_arguments() -> dict[str, Any]:
     for arguments in (ContrastiveTrainingArguments, ExperimentArguments):
         hints = typing.get_type_hints(arguments)
         known |= {field.name: hints[field.name] for field in dataclasses.fields(arguments) if field.init}
-    return known
+    return known | {"bf16": bool | Literal["auto"]}  # where it is faster: `hf_mlcl.experiments.parsing` finds out
 
 
 def accepts(hint: Any, value: Any) -> bool:

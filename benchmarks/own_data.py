@@ -95,10 +95,12 @@ def multi_hot(rows: Any) -> Any:
 
 
 def half(image: bool) -> Any:
-    """Mixed precision for rows that only the benchmark needs, after the clock has stopped; for texts it is faster."""
+    """Mixed precision for rows that only the benchmark needs, after the clock has stopped, where it is faster."""
     import torch
 
-    return torch.autocast("cpu", torch.bfloat16, enabled=not image)
+    from hf_mlcl.experiments.parsing import processor_knows_bfloat16
+
+    return torch.autocast("cpu", torch.bfloat16, enabled=not image and processor_knows_bfloat16())
 
 
 # The methods: from splits to probabilities of validation and test -----------------------------------------------------

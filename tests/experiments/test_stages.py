@@ -254,13 +254,53 @@ def test_a_time_that_is_short_for_a_machine_goes_to_steps_before_looks(monkeypat
     args = SimpleNamespace(max_steps=-1, gradient_accumulation_steps=1, world_size=1)
     plan.trainer, plan.tell = SimpleNamespace(args=args), lambda line: None
     plan.experiment = SimpleNamespace(minutes=3.0, max_train_length=None)
+    plan.trainer.accelerator = SimpleNamespace(gather=lambda numbers: numbers)
+    plan.trainer.args.device = "cpu"
     plan.inputs = SimpleNamespace(data={"train": range(6838), "validation": range(886)})
+    plan.stages = SimpleNamespace(train=plan.inputs.data["train"])
     plan.seconds, plan.start = {"all": encoding, "test": encoding / 3}, time.perf_counter() - 1.4 * encoding
     steps, alone = plan._plan()
     assert alone == hurried
     assert steps >= fewest
     looks = encoding if hurried else 2 * plan.seconds["look"] + encoding
     assert steps == 0 or 1.4 * encoding + 0.5 * steps + looks + encoding / 3 + anytime.SAVING <= 180
+
+
+@pytest.mark.parametrize(
+    ("minutes", "row_seconds", "expected"),
+    [(None, 1.0, 6838), (10, 0.01, 6838), (3, 0.01, 1101), (3, 0.1, 500), (3, 0.001, 6838)],
+)
+def test_where_encoding_would_take_most_of_the_time_heads_are_fitted_to_fewer_rows(
+    monkeypatch, minutes, row_seconds, expected
+):
+    clock = [0.0]
+    monkeypatch.setattr(anytime.time, "perf_counter", lambda: clock[0])
+    plan = Anytime.__new__(Anytime)
+    plan.start, plan.experiment = 0.0, SimpleNamespace(minutes=minutes)
+
+    def encode(rows):
+        clock[0] += row_seconds * len(rows)
+
+    accelerator = SimpleNamespace(gather=lambda numbers: numbers)
+    plan.trainer = SimpleNamespace(extract_features=encode, accelerator=accelerator, args=SimpleNamespace(device="cpu"))
+    plan.inputs = SimpleNamespace(
+        data={"train": list(range(6838)), "validation": list(range(886)), "test": list(range(3259))}
+    )
+    rows = plan._rows_of_heads()
+    assert rows == expected
+    if anytime.FEWEST_ROWS < rows < 6838:
+        assert 2 * row_seconds * (rows + 886 + 3259) == pytest.approx(0.6 * (60 * minutes - clock[0]), rel=0.01)
+
+
+def test_a_time_that_is_short_for_the_rows_still_ends_with_a_classifier_its_scores_and_its_page(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(anytime, "FEWEST_ROWS", 20)
+    monkeypatch.setattr(anytime, "ENCODING", 0.0)
+    result = run_experiment(*build(tmp_path / "run", protocol="best", minutes=30, max_steps=2, page=True))
+    assert "heads are fitted to 20 of" in capsys.readouterr().out
+    assert (tmp_path / "run" / "explain.html").is_file()
+    assert result.metrics["validation_mAP"] >= result.metrics["frozen_validation_mAP"] - 1e-6
 
 
 def test_a_hurried_training_has_one_look_at_all_rows(tmp_path, monkeypatch):
@@ -360,8 +400,10 @@ def test_a_look_that_is_met_again_is_told_once(tmp_path):
     assert [step for step, _ in again.history] == [0]
 
 
-@pytest.mark.parametrize(("scores", "advised"), [((0.5, 0.6), True), ((0.6, 0.5), False), ((0.6, 0.6), False)])
-def test_more_time_is_advised_only_where_the_last_look_was_better_than_all_before(scores, advised):
+@pytest.mark.parametrize(
+    ("scores", "advised"), [((0.5, 0.6), True), ((0.6, 0.5), False), ((0.6, 0.6), False), ((0.5,), True)]
+)
+def test_more_time_is_advised_where_there_was_none_or_the_last_look_was_better_than_all_before(scores, advised):
     stages = SimpleNamespace(history=list(enumerate(scores)))
     assert any("More time" in tip for tip in verdict._advice(stages, [])) == advised
 

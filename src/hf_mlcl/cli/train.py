@@ -194,8 +194,8 @@ def _run(experiment: Any, training: Any, splits: Any, as_json: bool) -> None:
 
 def _print_verdict(verdict: Mapping[str, Any]) -> None:
     """What was gained over the frozen encoder, what was chosen, and what to try next."""
-    gains = verdict.get("scores", {}).get("gain")
-    if gains:
+    gains = verdict.get("scores", {}).get("gain", {})
+    if any(value for value, _, _ in gains.values()):  # there is nothing to tell where the frozen encoder was kept
         cells = [f"{value:+.3f} ({low:+.3f} to {high:+.3f})" for value, low, high in gains.values()]
         print_pairs(list(zip(gains, cells, strict=True)), title="\ngained over the frozen encoder, 95 % interval")
     if verdict:

@@ -23,6 +23,7 @@ from hf_mlcl.experiments.results import DECISIONS_FILE, METRICS_FILE, PAGE_FILE
 from hf_mlcl.experiments.stages import BLENDS, LOOK_ROWS, LOOKS, Stage, Stages, step_seconds
 from hf_mlcl.models.modeling import TEXT_INPUTS
 from hf_mlcl.training import ContrastiveMultiLabelTrainer
+from hf_mlcl.training.batches import evenly
 from hf_mlcl.training.divergence import TrainingDivergedError
 from hf_mlcl.training.evaluation import SplitFeatures, make_classifier, split_features
 
@@ -36,6 +37,12 @@ OPTIMIZER = 1.15
 """What a step takes beyond its passes: the update, the loader, a log."""
 SAVING = 10.0
 """Seconds left for writing the result."""
+ENCODING = 0.6
+"""Share of a time budget that may be spent on encoding rows before and after training; heads get fewer of them else."""
+FEWEST_ROWS = 500
+"""Training rows that heads are fitted to however short a time is."""
+PACE_ROWS = 256
+"""Rows that the pace of encoding is measured with."""
 NAMES_AT_A_TIME = 64
 """Names of labels that are encoded together."""
 UNIFORMITY_ROWS = 10_000
@@ -95,7 +102,12 @@ class Anytime:
 
     def begin(self) -> None:
         """Stage 0: a classifier on the frozen encoder, saved and scored."""
-        self.tell(f"Encoding {sum(map(len, self.inputs.data.values())):,} rows with the encoder as it is ...")
+        rows = self._rows_of_heads()
+        if rows < len(self.inputs.data["train"]):
+            self.stages.train = evenly(self.inputs.data["train"], rows)
+            self.tell(f"Time is short: heads are fitted to {rows:,} of {len(self.inputs.data['train']):,} rows.")
+        rows += len(self.inputs.data["validation"]) + len(self.inputs.data["test"])
+        self.tell(f"Encoding {rows:,} rows with the encoder as it is ...")
         began = time.perf_counter()
         stage = self.stages.begin(self.experiment.prototype_init)
         self.seconds["all"] = time.perf_counter() - began
@@ -153,11 +165,36 @@ class Anytime:
         result = result.with_test(*features, self.trainer.args.device)
         return dataclasses.replace(result, metrics=result.metrics | quality)
 
+    def _rows_of_heads(self) -> int:
+        """Training rows to fit heads to: all, unless to encode them before and after training takes most of the time.
+
+        Then training steps are worth more than rows: heads need some hundreds.
+        """
+        data, minutes = self.inputs.data, self.experiment.minutes
+        rows = len(data["train"])
+        if minutes is None or rows <= FEWEST_ROWS:
+            return rows
+        for _ in range(2):  # the first warms up
+            began = time.perf_counter()
+            self.trainer.extract_features(evenly(data["train"], PACE_ROWS))
+            pace = (time.perf_counter() - began) / min(rows, PACE_ROWS)
+        affordable = ENCODING * self._left() / (2 * pace) - len(data["validation"]) - len(data["test"])
+        return self._first_says(int(min(max(affordable, FEWEST_ROWS), rows)))[0]
+
+    def _left(self) -> float:
+        """Seconds of the time budget."""
+        return 60 * float(self.experiment.minutes or 0) - (time.perf_counter() - self.start)
+
+    def _first_says(self, *numbers: int) -> list[int]:
+        """What the first rank has found: clocks differ, and one decides for all."""
+        told = torch.tensor(numbers, device=self.trainer.args.device)
+        return [int(number) for number in self.trainer.accelerator.gather(told)[: len(numbers)]]
+
     def _plan(self) -> tuple[int, bool]:
         """Training steps: the usual number, or what fits into the time; and whether there is time for one look only."""
         args, minutes = self.trainer.args, self.experiment.minutes
-        rows, validation = len(self.inputs.data["train"]), len(self.inputs.data["validation"])
-        usual = training_steps(rows, args)
+        rows, validation = len(self.stages.train), len(self.inputs.data["validation"])
+        usual = training_steps(len(self.inputs.data["train"]), args)
         pace = (
             step_seconds(self.trainer, self.experiment.max_train_length) * OPTIMIZER * args.gradient_accumulation_steps
         )
@@ -167,15 +204,13 @@ class Anytime:
             estimate = (usual * pace + looks + self._afterwards()) / 60
             self.tell(f"Fine-tuning takes about {math.ceil(estimate)} minutes more; --minutes sets another time.")
             return usual, False
-        left = 60 * minutes - (time.perf_counter() - self.start)
+        left = self._left()
         one_look = self.seconds["all"] + self.seconds["test"] + SAVING
         several = LOOKS[0] * self.seconds["look"] + self._afterwards()
         most = usual if args.max_steps > 0 else LONGEST * usual
         hurried = (left - several) / pace < min(HURRIED_STEPS, most)
         steps = int(min((left - (one_look if hurried else several)) / pace, most))
-        if args.world_size > 1:  # clocks differ: one decides for all
-            told = torch.tensor([steps, hurried], device=args.device)
-            steps, hurried = (int(value) for value in self.trainer.accelerator.gather(told)[:2])
+        steps, hurried = self._first_says(steps, hurried)
         if steps < min(FEWEST_STEPS, usual):
             return 0, False
         self.tell(f"Fine-tuning for {steps} steps at {pace:.2f} s, to end {minutes:g} minutes after the start.")
@@ -183,13 +218,12 @@ class Anytime:
 
     def _afterwards(self) -> float:
         """Seconds from the last look to the end: heads on all rows, if it saw fewer; test, saving."""
-        again = self.seconds["all"] if len(self.inputs.data["train"]) > LOOK_ROWS else 0.0
+        again = self.seconds["all"] if len(self.stages.train) > LOOK_ROWS else 0.0
         return again + self.seconds["test"] + SAVING
 
     def _has_time(self) -> bool:
         """Whether one more look fits into the time."""
-        then = time.perf_counter() - self.start + self.seconds["look"] + self._afterwards()
-        return self.experiment.minutes is None or then < 60 * self.experiment.minutes
+        return self.experiment.minutes is None or self.seconds["look"] + self._afterwards() < self._left()
 
     def _priors(self) -> Mapping[str, Tensor]:
         """The encoded names of the labels, where the encoder reads texts."""

@@ -20,6 +20,7 @@ from hf_mlcl.experiments.results import ExperimentResult
 from hf_mlcl.experiments.verdict import side_by_side
 from hf_mlcl.metrics import DecisionRule
 from hf_mlcl.pages import Explained, Split, write_explain_page
+from hf_mlcl.training.batches import evenly
 from hf_mlcl.training.evaluation import SplitFeatures
 
 Array = npt.NDArray[np.float32]
@@ -63,6 +64,7 @@ def explain_training(
     """
     most = {"train": result.settings["max_train_samples"], "test": result.settings["max_eval_samples"]}
     rows = {split: rows_with(sample_rows(data[split], most[split]), modality) for split in most}
+    rows["train"] = evenly(rows["train"], len(features["train"][1]))  # in a hurry, not all of them are encoded
     encoded = {"train": features["train"][0][0], "test": features["test"][0]}
     train, test = (_split(rows[name], modality, features[name][1] > 0, np.asarray(encoded[name])) for name in most)
     config = evaluated.classifier.config

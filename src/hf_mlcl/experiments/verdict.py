@@ -124,6 +124,8 @@ def _advice(stages: Stages, per_label: list[dict[str, Any]], heads: BestHeads | 
             words = "Words for the labels (--label_descriptions FILE), if their names are codes or abbreviations"
             tips.insert(0, f"{words}: the names as they are told the encoder nothing.")
     history = stages.history
-    if len(history) > 1 and history[-1][1] > max(score for _, score in history[:-1]):
+    if len(history) == 1:
+        tips.append("More time: there was none for fine-tuning (--minutes).")
+    elif history[-1][1] > max(score for _, score in history[:-1]):
         tips.append("More time: the last look at validation was the best one (--minutes, or --epochs).")
     return [*tips, "A larger encoder (--backbone), if the machine allows it."]

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import multiprocessing
 import platform
-import resource
 import statistics
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+
+from hf_mlcl.study.execution import peak_memory
 
 
 def interleaved(functions: dict[str, Callable[[], Any]], rounds: int = 10, repeats: int = 5) -> dict[str, float]:
@@ -40,11 +40,7 @@ def reset_peak() -> None:
 
 def peak_megabytes() -> float:
     """The most memory this process has had since `reset_peak`."""
-    status = Path("/proc/self/status")
-    if status.exists():
-        (line,) = (line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
-        return int(line.split()[1]) * 1024 / 1e6
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024) / 1e6
+    return peak_memory() / 1e6
 
 
 def in_own_process(function: Callable[..., Any], *arguments: Any) -> Any:

@@ -13,13 +13,16 @@ from hf_mlcl.study.results import write_plan
 
 
 def result(metrics: Mapping[str, float], settings: Mapping[str, Any], seconds: float = 60.0) -> dict[str, Any]:
+    """Of metrics those with a dot are of another part: ``seconds.cpu``, ``machine.memory_gb``."""
+    parts = [(name.split("."), value) for name, value in metrics.items()]
+    more = {part: {name[1]: value for name, value in parts if name[0] == part} for part in ("seconds", "machine")}
     return {
-        "metrics": dict(metrics),
-        "seconds": {"train": seconds / 2, "total": seconds},
+        "metrics": {name[0]: value for name, value in parts if len(name) == 1},
+        "seconds": {"train": seconds / 2, "total": seconds, **more["seconds"]},
         "settings": dict(settings),
         "finished": "2027-01-15T08:00:00+00:00",
         "versions": {"hf-mlcl": "0.1.0", "torch": "2.15.0"},
-        "machine": {"host": "made-up", "device": "CPU"},
+        "machine": {"host": "made-up", "device": "CPU", **more["machine"]},
     }
 
 

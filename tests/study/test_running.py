@@ -87,6 +87,8 @@ def test_every_run_is_done_once_and_its_result_says_what_where_and_when(study, n
     for result in results(study).values():
         assert result["versions"].keys() >= {"python", "torch", "transformers", "hf-mlcl"}
         assert result["seconds"]["total"] >= result["seconds"]["train"]
+        assert 0 <= result["seconds"]["cpu"] < 3600
+        assert 0.01 < result["machine"]["memory_gb"] < 1000
     for word in ("started", "finished"):
         assert sum(line.startswith(word) for line in lines) == 12
     assert run_study(study, runner=quick_runner).finished == 12

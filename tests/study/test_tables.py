@@ -17,7 +17,7 @@ from hf_mlcl.study.figures import FIGURES, Drawing
 from hf_mlcl.study.publishing import publish
 from hf_mlcl.study.rendering import to_html, to_latex, to_markdown
 from hf_mlcl.study.results import save_table, select, study_table
-from hf_mlcl.study.tables import Cell, ReportTable, Row, report_tables, space_tables
+from hf_mlcl.study.tables import Cell, ReportTable, Row, cost_tables, report_tables, space_tables
 from study.made import finished_study, run
 
 MACRO = {  # the answer is known from test_significance: zlpr and reg win, wo_reg is always a little worse
@@ -167,6 +167,34 @@ def test_the_space_has_a_table_a_setting(tmp_path):
     assert titles == [f"Uniformity and alignment (lower is better), {size}" for size in ("full", "small")]
 
 
+@pytest.mark.parametrize("reference", ["bce", "zlpr"])
+def test_the_cost_of_a_loss_is_told_in_seconds_and_relative_to_bce_on_the_same_corpus(tmp_path, reference):
+    seconds = {("aapd", reference): (100, 140), ("aapd", "reg"): (150, 210), ("voc2007", reference): (10, 10)}
+    runs = [
+        (run(corpus, loss, seed), {"test_macro_f1": 0.5, "seconds.cpu": value, "machine.memory_gb": 1.25})
+        for (corpus, loss), values in seconds.items()
+        for seed, value in enumerate(values)
+    ]
+    (table,) = cost_tables(finished_study(tmp_path, runs))
+    cells = {(value["loss"], value["column"]): value["value"] for value in table.values()}
+    assert cells["reg", "AAPD CPU seconds of a run"] == "180"
+    assert cells["reg", "AAPD Peak memory (GB)"] == "1.25"
+    assert cells.get(("reg", "AAPD relative")) == ("1.50" if reference == "bce" else None)  # 180 / 120
+    assert cells.get((reference, "PASCAL relative")) == ("1.00" if reference == "bce" else None)
+
+
+def test_runs_that_did_not_measure_their_cost_have_no_table_of_it(study):
+    assert cost_tables(study) == []
+
+
+def test_a_corpus_under_a_name_of_the_files_own_has_no_numbers_of_the_paper(tmp_path):
+    for name, levels in (("aapd", {"ours", "paper"}), ("arXiv", {"arXiv"})):
+        one = run(name, "reg", 0)
+        one.arguments["corpus"] = "aapd"
+        (table, *_) = report_tables(finished_study(tmp_path / name, [(one, {"test_macro_f1": 0.5})]))
+        assert {column[-1] for column in table.columns} == levels
+
+
 NASTY = ReportTable(
     "50% of <b> & {x}_y | z",
     [("A&B_1", "ours"), ("A&B_1", "paper"), ("C|D", "ours")],
@@ -263,7 +291,7 @@ def test_who_publishes_reads_the_runs_after_those_before_have_written_theirs(stu
 
 def test_everything_is_published(study):
     paths, table, tables = publish(study)
-    assert tables == [*report_tables(study), *space_tables(study)]
+    assert tables == [*report_tables(study), *space_tables(study), *cost_tables(study)]
     assert list(table["id"]) == list(study_table(study)["id"])
     names = {path.name for path in paths}
     assert names >= {"runs.parquet", "runs.csv", "report.md", "report.tex", "report.html"}

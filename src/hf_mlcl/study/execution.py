@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import shutil
+import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -14,6 +15,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psutil
 from filelock import Timeout
 
 from hf_mlcl.files import HIDDEN_FOLDER, write_json
@@ -81,7 +83,7 @@ def _locked(job: Job, wait: bool = False) -> Iterator[bool]:
 
 def _attempt(job: Job) -> None:
     print(f"--- {_now()}, {job.run.title}", flush=True)
-    begun = time.perf_counter()
+    begun, before = time.perf_counter(), _cpu_seconds()
     work = job.folder / "work"
     work.mkdir(exist_ok=True)
     try:
@@ -92,17 +94,37 @@ def _attempt(job: Job) -> None:
         return
     import torch
 
-    cpu = f"{platform.machine()} CPU, {torch.get_num_threads()} threads"
-    device = torch.cuda.get_device_name() if torch.cuda.is_available() else cpu
+    device, memory = f"{platform.machine()} CPU, {torch.get_num_threads()} threads", peak_memory()
+    if torch.cuda.is_available():
+        device, memory = torch.cuda.get_device_name(), torch.cuda.max_memory_reserved()
     result = {
         "metrics": {name: float(value) for name, value in outcome["metrics"].items()},
-        "seconds": {**outcome.get("seconds", {}), "total": time.perf_counter() - begun},
+        "seconds": {**outcome.get("seconds", {}), "total": time.perf_counter() - begun, "cpu": _cpu_seconds() - before},
         "settings": outcome.get("settings", job.run.arguments),
         "finished": _now(),
         "versions": library_versions(),
-        "machine": {"host": platform.node(), "device": device},
+        "machine": {"host": platform.node(), "device": device, "memory_gb": memory / 1e9},
     }
     write_json(job.folder / "result.json", result)
+
+
+def _cpu_seconds() -> float:
+    """Of this process on all cores, and of its children that have ended, such as the workers of a loader."""
+    return float(sum(psutil.Process().cpu_times()[:4]))
+
+
+def peak_memory() -> int:
+    """The most memory in bytes that this process has had (on Linux, since its peak was reset)."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        (line,) = (line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
+        return int(line.split()[1]) * 1024
+    facts = psutil.Process().memory_info()
+    if hasattr(facts, "peak_wset"):  # Windows
+        return int(facts.peak_wset)
+    import resource
+
+    return int(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss) * (1 if sys.platform == "darwin" else 1024)
 
 
 def record_failure(job: Job, error: str) -> None:

@@ -14,7 +14,7 @@ from hf_mlcl.study.rendering import to_latex, to_markdown
 from hf_mlcl.study.report_page import report_page
 from hf_mlcl.study.results import save_table, study_table
 from hf_mlcl.study.specification import Study
-from hf_mlcl.study.tables import ReportTable, report_tables, space_tables
+from hf_mlcl.study.tables import ReportTable, cost_tables, report_tables, space_tables
 
 
 class Published(NamedTuple):
@@ -33,7 +33,7 @@ def publish(study: Study, per: str = "metric") -> Published:
     folder = study.output_dir
     with publishing_lock(study):
         table = study_table(study)  # read here: who publishes last knows of all runs that others published before
-        tables = [*report_tables(study, table, per=per), *space_tables(study, table)]
+        tables = [*report_tables(study, table, per=per), *space_tables(study, table), *cost_tables(study, table)]
         paths = save_table(table, folder)
         embedded: dict[str, str] = {}
         drawn, _ = save_figures(study, folder / "figures", table, embedded=embedded)

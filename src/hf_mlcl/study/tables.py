@@ -25,6 +25,8 @@ CORPUS_TITLES |= {"nuswide": "NUS-WIDE", "semeval2018": "SemEval", "voc2007": "P
 """As the paper prints them."""
 GROUPS = ("Losses on logits", "Contrastive losses", "Joined losses")
 OURS, PAPER = "ours", "paper"
+REFERENCE = "bce"
+"""What the cost of the others is compared with."""
 TESTS = {
     "seeds": "paired t-test over seeds, two-sided, corrected after Holm",
     "examples": "paired approximate randomisation over test examples, two-sided, corrected after Holm; it says nothing "
@@ -58,6 +60,9 @@ METRICS = {
     "best_tuned_test_micro_f1": Metric("Micro-F1, best heads and thresholds (%)"),
     "best_tuned_test_macro_f1": Metric("Macro-F1, best heads and thresholds (%)"),
     "best_test_accuracy": Metric("Accuracy, best heads (%)"),
+    "seconds.cpu": Metric("CPU seconds of a run", 1.0, 0, False),
+    "relative": Metric("relative", 1.0, 2, False),
+    "machine.memory_gb": Metric("Peak memory (GB)", 1.0, 2, False),
 }
 
 
@@ -148,9 +153,33 @@ def report_tables(
 
 def space_tables(study: Study, table: pd.DataFrame | None = None) -> list[ReportTable]:
     """The paper's table of alignment and uniformity for each setting: best of a column bold, second underlined."""
-    untested = replace(study, report=replace(study.report, test="none"))
-    tables = report_tables(untested, table, per="setting", metrics=("uniformity", "alignment"), underline_second=True)
     title = "Uniformity and alignment (lower is better)"
+    return _untested_tables(study, table, title, ("uniformity", "alignment"), underline_second=True)
+
+
+def cost_tables(study: Study, table: pd.DataFrame | None = None) -> list[ReportTable]:
+    """What a run of each loss takes, for each setting: CPU seconds, also relative to `REFERENCE`, and memory.
+
+    CPU seconds are those of all cores, whatever else the machine did meanwhile; as a rule, energy follows them. Those
+    of an interrupted run are of its last attempt.
+    """
+    table = study_table(study) if table is None else table
+    if "seconds.cpu" not in table:
+        return []
+    title, metrics = "What a run takes", ["seconds.cpu", "machine.memory_gb"]
+    if REFERENCE in set(table["loss"]):
+        title, metrics = f"{title}, beside {REFERENCE}", ["seconds.cpu", "relative", "machine.memory_gb"]
+        of_reference = table["seconds.cpu"].where(table["loss"] == REFERENCE)
+        mean = of_reference.groupby([table["corpus"], table["setting"]]).transform("mean")
+        table = table.assign(relative=table["seconds.cpu"] / mean)
+    return _untested_tables(study, table, title, metrics)
+
+
+def _untested_tables(
+    study: Study, table: pd.DataFrame | None, title: str, metrics: Sequence[str], **options: Any
+) -> list[ReportTable]:
+    untested = replace(study, report=replace(study.report, test="none"))
+    tables = report_tables(untested, table, per="setting", metrics=metrics, **options)
     several = len(tables) > 1
     return [replace(each, title=f"{title}, {each.title}" if several else title) for each in tables]
 
@@ -248,9 +277,9 @@ class _Builder:
             return None
 
     def paper_cell(self, place: Place, loss: str) -> Cell | None:
-        corpus, setting, metric = place
+        corpus, setting, metric = place  # a corpus under a name of the file's own is not what the paper speaks of
         own = next(r for r in self.study.runs if (r.corpus, r.setting, r.loss) == (corpus, setting, loss)).arguments
-        value = paper_value(own["corpus"], own.get("size", "full"), own["loss"], metric)
+        value = paper_value(corpus, own.get("size", "full"), own["loss"], metric)
         return None if value is None else Cell(metric_of(metric).text(value))
 
     def group(self, name: str) -> str:

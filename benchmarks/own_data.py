@@ -486,7 +486,7 @@ def report(options: argparse.Namespace) -> None:
 
 
 def picture(groups: dict[tuple[str, int], dict[str, list[Any]]], path: str) -> None:
-    """Test mAP against CPU seconds; of ours, every classifier that it had on the way."""
+    """Test mAP against CPU seconds, a mark per seed; of ours, with the first classifier that a run had on the way."""
     import matplotlib.pyplot as plt
 
     from hf_mlcl.colours import MARKERS, PALETTE
@@ -503,7 +503,8 @@ def picture(groups: dict[tuple[str, int], dict[str, list[Any]]], path: str) -> N
             if not found:
                 continue
             ends = [(run["cpu_seconds"], run["scores"]["mAP"]) for run in found]
-            axis.scatter(*np.mean(ends, axis=0), marker=marker, color=color, label=name, s=50, zorder=3)
+            look = {"marker": marker, "color": color, "label": name, "s": 40, "alpha": 0.7, "linewidths": 0}
+            axis.scatter(*zip(*ends, strict=True), **look, zorder=3)
             for run in found:
                 if run.get("way"):
                     way = [(step["cpu_seconds"], step["scores"]["mAP"]) for step in run["way"]]

@@ -36,3 +36,22 @@ def test_runs_are_called_by_what_they_are(benchmark):
         corpus, rows, seed, method = re.fullmatch(r"(\w+)-(\d+)-(\d+)-(\w+)", path.stem).groups()
         assert (run["corpus"], run["rows"], run["seed"], run["method"]) == (corpus, int(rows), int(seed), method)
         assert set(run["scores"]) == set(benchmark.METRICS)
+
+
+def test_seeds_that_every_method_has_are_compared_and_those_with_fewer_say_how_many(benchmark, tmp_path, capsys):
+    def write(method, seed, value):
+        scores = dict.fromkeys(benchmark.METRICS, value)
+        run = {"corpus": "coco", "rows": 300, "seed": seed, "method": method, "scores": scores, "cpu_seconds": 1.0}
+        (tmp_path / f"coco-300-{seed}-{method}.json").write_text(
+            json.dumps(run | {"date": "today", "hardware": "here"})
+        )
+
+    for seed, value in enumerate((50.0, 60.0, 10.0)):
+        write("ours", seed, value)
+    for seed, value in enumerate((40.0, 44.0)):
+        write("frozen", seed, value)
+    write("hf_bce", 0, 90.0)
+    benchmark.report(Namespace(output=tmp_path, picture=None))
+    printed = capsys.readouterr().out
+    assert "Seeds: coco 300: 2" in printed
+    assert "| coco, 300 | **55.0** |  | 42.0 |  | 90.0 (1) |  | +13.0 |" in printed

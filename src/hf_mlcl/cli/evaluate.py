@@ -41,11 +41,7 @@ def evaluate(
     from hf_mlcl.experiments.inputs import sample_rows
     from hf_mlcl.metrics import f1, rule_metrics
 
-    columns = {
-        "text_column": text_column,
-        "label_columns": options.names(label_columns),
-        "label_delimiter": label_delimiter,
-    }
+    columns = options.columns(text_column, label_columns, label_delimiter)
     of_corpora = {"size": size, "data_dir": data_dir}
     predictor, split, found, _ = classifier_and_rows(model, data, split, columns, of_corpora, trust_remote_code)
     kept = [sample_rows(predictor.readable(rows), max_samples) for rows in found]

@@ -55,11 +55,7 @@ def explain(
     if map_by not in MAPS:
         raise typer.BadParameter(f"--map must be one of {', '.join(MAPS)}; got {map_by!r}.")
     page, ours = _page(model, output)
-    columns = {
-        "text_column": text_column,
-        "label_columns": options.names(label_columns),
-        "label_delimiter": label_delimiter,
-    }
+    columns = options.columns(text_column, label_columns, label_delimiter)
     of_corpora = {"size": size, "data_dir": data_dir}
     predictor, found, rows, splits = classifier_and_rows(model, data, split, columns, of_corpora, trust_remote_code)
     test, train = concatenate_datasets(rows), None

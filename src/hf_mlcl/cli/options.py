@@ -54,3 +54,8 @@ def further_settings(argv: Sequence[str]) -> dict[str, Any]:
 def names(given: str | None) -> list[str] | None:
     """Names that are separated by commas."""
     return None if given is None else [name.strip() for name in given.split(",")]
+
+
+def columns(text: str | None, labels: str | None, delimiter: str | None) -> dict[str, Any]:
+    """What `read_own_data` is told of columns."""
+    return {"text_column": text, "label_columns": names(labels), "label_delimiter": delimiter}

@@ -27,7 +27,11 @@ def backbone(tmp_path_factory):
     return str(text_backbone(tmp_path_factory.mktemp("backbone") / "encoder"))
 
 
-@pytest.mark.parametrize("settings", [{"loss": "reg+zlpr", "protocol": "best"}, {"loss": "reg"}], ids=["best", "study"])
+@pytest.mark.parametrize(
+    "settings",
+    [{"loss": "reg+zlpr", "protocol": "best", "normalize_features": "yes"}, {"loss": "reg"}],
+    ids=["best, of length 1", "study"],
+)
 def test_an_adapter_is_trained_evaluated_and_saved_and_the_classifier_needs_no_peft(
     backbone, tmp_path, monkeypatch, settings
 ):
@@ -41,6 +45,8 @@ def test_an_adapter_is_trained_evaluated_and_saved_and_the_classifier_needs_no_p
     assert all((one / "heads.safetensors").exists() for one in checkpoints)
     assert bool(checkpoints) == ("protocol" not in settings)
     features = Encoder.from_pretrained(folder / "encoder").features(TEXTS)
+    lengths = features.norm(dim=1)
+    assert torch.allclose(lengths, torch.ones_like(lengths), atol=1e-5) == ("normalize_features" in settings)
     monkeypatch.setitem(sys.modules, "peft", None)  # as where it is not installed
     classifier = MLCLForSequenceClassification.from_pretrained(folder / "classifier")
     with torch.no_grad():

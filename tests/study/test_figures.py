@@ -11,6 +11,7 @@ from hf_mlcl.study.figures import (
     draw_alpha,
     draw_data_share,
     draw_epochs,
+    draw_pairs,
     draw_prr_by_temperature,
     draw_space,
     save_figures,
@@ -111,6 +112,31 @@ def test_alignment_and_uniformity_of_each_loss(table):
     assert drawn == {"reg": [[-1.0, 0.5]], "wo_reg": [[-1.0, 0.5]]}  # uniformity, alignment: of the chosen alpha
 
 
+def test_pairs_of_rows_over_time_are_means_over_seeds_of_what_the_runs_logged(tmp_path):
+    runs = [
+        (run("toy_text", loss, seed), {"test_macro_f1": 0.5}) for loss in ("wo_reg", "reg", "bce") for seed in (0, 1)
+    ]
+    study = finished_study(tmp_path, runs)
+    table = study_table(study)
+    histories = {
+        (loss, seed): [
+            {"step": step, "loss": 1.0, "positive_similarity": 0.1 * seed + step / 100, "negative_similarity": 0.05}
+            for step in (10, 20)
+        ]
+        for loss in ("wo_reg", "reg")
+        for seed in (0, 1)
+    }
+    histories["reg", 1][1]["positive_similarity"] = 0.9
+    logged = [histories.get((row["loss"], row["seed"]), [{"step": 10, "loss": 1.0}]) for _, row in table.iterrows()]
+    (axes,) = draw_pairs(table.assign(history=logged)).axes
+    lines = {line.get_label(): line for line in axes.lines if not line.get_label().startswith("_")}
+    assert set(lines) == {"wo_reg", "reg"}
+    np.testing.assert_allclose(lines["wo_reg"].get_ydata(), [0.15, 0.25])
+    np.testing.assert_allclose(lines["reg"].get_ydata(), [0.15, (0.2 + 0.9) / 2])
+    assert draw_pairs(table) is None
+    assert draw_pairs(table.assign(history=[[] for _ in logged])) is None
+
+
 def test_points_that_differ_in_other_arguments_too_make_no_line(tmp_path):
     settings = {
         "few": {"max_train_samples": 250},
@@ -128,7 +154,7 @@ def test_points_that_differ_in_other_arguments_too_make_no_line(tmp_path):
 def test_what_can_be_drawn_is_and_the_rest_says_what_it_needs(study, tmp_path):
     drawn, missing = save_figures(study, tmp_path / "all")
     assert set(drawn) == {"data_share", "epochs", "prr", "space", "alpha"}
-    assert missing == {}
+    assert set(missing) == {"pairs"}, "these runs have no logs"
     for path in drawn.values():
         picture = matplotlib.image.imread(path)
         assert picture.shape[0] > 300

@@ -22,6 +22,8 @@ DATA_SOURCE = "data_source"
 DATA_FINGERPRINT = "data_fingerprint"
 """Among the settings: which data of your own were trained on."""
 METRICS = ("micro_f1", "macro_f1", "hamming_loss", "mAP", "accuracy")
+HISTORY = ("step", "loss", "positive_similarity", "negative_similarity", "prr")
+"""What is kept of the log of a training."""
 SCORES = {
     "frozen, test": "frozen_test",
     "frozen, test, tuned": "frozen_tuned_test",
@@ -57,7 +59,7 @@ class ExperimentResult:
         versions: Of the libraries that matter.
         verdict: With ``protocol="best"``: ``scores`` of the frozen and the trained classifier with 95 % intervals,
             ``choices`` that were made, and ``advice``.
-        history: The training loss, as it was logged: ``step`` and ``loss``.
+        history: What was logged of the training loss and of pairs of rows, as mappings with the keys of `HISTORY`.
     """
 
     metrics: dict[str, float]

@@ -42,6 +42,7 @@ from hf_mlcl.experiments.results import (
     DATA_FINGERPRINT,
     DATA_SOURCE,
     DECISIONS_FILE,
+    HISTORY,
     METRICS_FILE,
     PAGE_FILE,
     ExperimentResult,
@@ -196,7 +197,9 @@ def _run(
         settings=settings,
         versions=library_versions(),
         verdict=told,
-        history=[{"step": log["step"], "loss": log["loss"]} for log in trainer.state.log_history if "loss" in log],
+        history=[
+            {name: log[name] for name in HISTORY if name in log} for log in trainer.state.log_history if "loss" in log
+        ],
     )
     with display.stage("Saving"):
         if first:

@@ -21,11 +21,12 @@ from hf_mlcl.colours import DPI, loss_styles
 from hf_mlcl.files import whole_file
 from hf_mlcl.pages.html import svg
 from hf_mlcl.study.cost import split_sizes
-from hf_mlcl.study.results import ARGUMENT, finished, select, study_table
+from hf_mlcl.study.results import ARGUMENT, finished, kept_files, select, study_table
 from hf_mlcl.study.specification import Study, flat
 from hf_mlcl.study.tables import column_of, metric_of, place_name
 
 SELECT_BY = "validation_micro_f1"
+PAIRS = ("positive_similarity", "negative_similarity")
 
 logger = logging.getLogger(__name__)
 
@@ -86,6 +87,39 @@ def draw_space(table: pd.DataFrame, select_by: str = SELECT_BY) -> Figure | None
         axes.set(xlabel="uniformity (lower is better)", ylabel="alignment (lower is better)")
     ranks = means.groupby("loss")[["alignment", "uniformity"]].mean().idxmin()
     seen = f"{ranks['alignment']} keeps positives closest, {ranks['uniformity']} spreads rows most evenly"
+    figure.suptitle(seen, fontsize=11, x=0.01, ha="left")
+    _legend(figure)
+    return figure
+
+
+def draw_pairs(table: pd.DataFrame, select_by: str = SELECT_BY) -> Figure | None:
+    """How alike rows with a common label become while training, and (dotted) those without: mean cosine of embeddings.
+
+    `table` has the ``history`` of each run, as `kept_files` reads it.
+    """
+    runs = select(table, select_by).to_dict("records") if "history" in table else []
+    logs = pd.DataFrame(
+        [
+            {"corpus": run["corpus"], "line": run["loss"], **{name: log.get(name) for name in ("step", *PAIRS)}}
+            for run in runs
+            for log in run["history"]
+        ],
+        columns=["corpus", "line", "step", *PAIRS],
+    ).dropna()
+    if logs["line"].nunique() < 2:
+        return None
+    figure, panels = _panels(logs, ["corpus"])
+    styles = loss_styles(logs["line"])
+    ends: dict[str, list[float]] = {}
+    for axes, rows in panels:
+        for name, points in rows.groupby("line", sort=False):
+            means = points.groupby("step")[list(PAIRS)].mean()
+            for pairs, line, label in zip(PAIRS, ("solid", "dotted"), (name, None), strict=True):
+                axes.plot(means.index, means[pairs], color=styles[name].colour, linestyle=line, label=label)
+            ends.setdefault(name, []).append(float(means[PAIRS[0]].iloc[-1]))
+        axes.set(xlabel="step", ylabel="mean cosine of pairs (dotted: without a common label)")
+    closest, farthest = (best(ends, key=lambda name: np.mean(ends[name])) for best in (max, min))
+    seen = f"Positive pairs end closest with {closest}, farthest apart with {farthest}"
     figure.suptitle(seen, fontsize=11, x=0.01, ha="left")
     _legend(figure)
     return figure
@@ -158,6 +192,7 @@ FIGURES = {
         "Positive Regularisation Ratio against temperature", draw_prr_by_temperature, "several values of temperature"
     ),
     "space": Drawing("Alignment and uniformity", draw_space, "two losses or more"),
+    "pairs": Drawing("Similarity of pairs of rows while training", draw_pairs, "two contrastive losses or more"),
     "alpha": Drawing("Macro-F1 against alpha", draw_alpha, "reg or wo_reg with several loss_kwargs.alpha"),
 }
 
@@ -181,6 +216,7 @@ def save_figures(
         if unknown:
             raise ValueError(f"There is no {what} {unknown[0]!r}. There are {', '.join(sorted(known))}.")
     done = finished(study_table(study) if table is None else table)
+    done = done.assign(history=[kept_files(study, run)["history"] for run in done["id"]])
     drawn: dict[str, Path] = {}
     missing: dict[str, str] = {}
     for name in names or FIGURES:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,17 +9,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from hf_mlcl.experiments.results import METRICS_FILE
 from hf_mlcl.metrics import frequency_groups
 from hf_mlcl.pages import charts
 from hf_mlcl.pages.html import render
 from hf_mlcl.study.claims import verdicts
 from hf_mlcl.study.rendering import html_filters
-from hf_mlcl.study.results import ARGUMENT, finished, select
+from hf_mlcl.study.results import ARGUMENT, finished, kept_files, select
 from hf_mlcl.study.specification import Study
 from hf_mlcl.study.tables import GROUPS, Cell, ReportTable, Row, column_of, metric_of, place_name
-
-logger = logging.getLogger(__name__)
 
 OF_A_RUN = {f"{ARGUMENT}{name}" for name in ("corpus", "loss", "seed", "output_dir", "resume_from_checkpoint")}
 """Settings that have a column of their own, or say nothing of what was run."""
@@ -35,7 +30,7 @@ def report_page(
     """The page; pictures are pairs of an address, such as `hf_mlcl.pages.html.svg` gives, and a caption."""
     done = finished(table).assign(place=lambda runs: list(map(place_name, runs["corpus"], runs["setting"])))
     chosen = select(done, study.report.select_by) if len(done) else done
-    kept = [{**run, **_kept(study, run)} for run in chosen.to_dict("records")]
+    kept = [{**run, **kept_files(study, run["id"])} for run in chosen.to_dict("records")]
     per_label, curves, times = _per_label(kept), _curves(kept), _times(done)
     losses = [loss for loss in study.names("loss") if loss in set(chosen.get("loss", ()))]
     specs: dict[str, Any] = {}
@@ -63,20 +58,6 @@ def report_page(
 
 def _places(records: Sequence[dict[str, Any]]) -> list[str]:
     return list(dict.fromkeys(record["place"] for record in records))
-
-
-def _kept(study: Study, run: Any) -> dict[str, Any]:
-    """What a run has written beside its scores; nothing where it has kept nothing, or where that is damaged."""
-    path = study.output_dir / "runs" / run["id"] / "work" / METRICS_FILE
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        labels = [(str(one["label"]), int(one["train_rows"]), float(one["f1"])) for one in content["per_label"]]
-        history = {int(one["step"]): float(one["loss"]) for one in content.get("history", ())}
-        return {"labels": labels, "history": history}
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        if not isinstance(error, FileNotFoundError):
-            logger.warning("%s is damaged and not used: %s", path, error)
-        return {"labels": [], "history": {}}
 
 
 def _per_label(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -121,10 +102,10 @@ def _curves(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """The training loss as it was logged."""
     found = []
     for run in runs:
-        points = {step: value for step, value in run["history"].items() if np.isfinite(value)}
+        points = {log["step"]: log["loss"] for log in run["history"] if np.isfinite(log["loss"])}
         every = -(-len(points) // POINTS) or 1
         about = {"place": run["place"], "loss": run["loss"], "seed": str(run["seed"]), "run": run["id"]}
-        found += [{**about, "step": step, "value": points[step]} for step in sorted(points)[::every]]
+        found += [{**about, "step": int(step), "value": points[step]} for step in sorted(points)[::every]]
     return found
 
 

@@ -124,6 +124,25 @@ def _row(run: Run, folder: Path) -> dict[str, Any]:
     return row
 
 
+def kept_files(study: Study, run_id: str) -> dict[str, Any]:
+    """What a run has written beside its result: ``labels`` (name, training rows, F1) and the ``history`` of its log.
+
+    Both are empty where it has kept nothing, or where that is damaged.
+    """
+    from hf_mlcl.experiments.results import METRICS_FILE
+
+    path = study.output_dir / "runs" / run_id / "work" / METRICS_FILE
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        labels = [(str(one["label"]), int(one["train_rows"]), float(one["f1"])) for one in content["per_label"]]
+        history = [{name: float(value) for name, value in log.items()} for log in content.get("history", ())]
+        return {"labels": labels, "history": [log for log in history if {"step", "loss"} <= log.keys()]}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        if not isinstance(error, FileNotFoundError):
+            logger.warning("%s is damaged and not used: %s", path, error)
+        return {"labels": [], "history": []}
+
+
 def finished(table: pd.DataFrame) -> pd.DataFrame:
     """The rows with results."""
     return table[table["state"] == "finished"]

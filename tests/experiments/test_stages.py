@@ -299,6 +299,7 @@ def test_a_time_that_is_short_for_the_rows_still_ends_with_a_classifier_its_scor
     monkeypatch.setattr(anytime, "ENCODING", 0.0)
     result = run_experiment(*build(tmp_path / "run", protocol="best", minutes=30, max_steps=2, page=True))
     assert "heads are fitted to 20 of" in capsys.readouterr().out
+    assert result.verdict["choices"]["heads"].startswith("fitted to 20 of ")
     assert (tmp_path / "run" / "explain.html").is_file()
     assert result.metrics["validation_mAP"] >= result.metrics["frozen_validation_mAP"] - 1e-6
 

@@ -102,9 +102,12 @@ def _choices(stages: Stages) -> dict[str, str]:
     way = "" if best.share == 1 else f"{best.share:.0%} of the way from the frozen encoder to "
     scores = "" if tuned is None else ", ".join(f"{name} {value:.3f}" for name, value in tuned.scores.items())
     losses = ", ".join(f"{name} {min(each):.4f}" for name, each in heads.loss.items())
+    rows, known = len(stages.train), len(stages.trainer.train_dataset)
+    fewer = {"heads": f"fitted to {rows:,} of {known:,} rows, for want of time"} if rows < known else {}
     return {
         "kept": f"{way}step {best.step}" if best.step else f"the frozen encoder: {why}",
         "looks": ", ".join(f"step {step}: {score:.3f}" for step, score in stages.history),
+        **fewer,
         "pooling": config.pooling + (", scaled to length 1" if config.normalize_features else ""),
         "prior": f"{heads.prior} (log loss of unseen rows, each at its best strength: {losses})",
         "weight_decay": f"{heads.weight_decay:g}",

@@ -98,9 +98,9 @@ def half(image: bool) -> Any:
     """Mixed precision for rows that only the benchmark needs, after the clock has stopped, where it is faster."""
     import torch
 
-    from hf_mlcl.experiments.parsing import processor_knows_bfloat16
+    from hf_mlcl.experiments.parsing import cpu_knows_bfloat16
 
-    return torch.autocast("cpu", torch.bfloat16, enabled=not image and processor_knows_bfloat16())
+    return torch.autocast("cpu", torch.bfloat16, enabled=not image and cpu_knows_bfloat16())
 
 
 # The methods: from splits to probabilities of validation and test -----------------------------------------------------

@@ -1,4 +1,4 @@
-"""What the trainer adds to a step, and the memory of chunked encoding: `python benchmarks/training.py`."""
+"""What the trainer adds to a step, memory formats of images, memory of chunks: `python benchmarks/training.py`."""
 
 from __future__ import annotations
 
@@ -123,9 +123,8 @@ def layout() -> None:
                 )
                 before, after = seconds.values()
                 rows.append([name, what, f"{before:.2f}", f"{after:.2f}", f"{after / before:.2f}x"])
-    table(
-        "Image models in the layout channels_last, batch 32, 96 pixels", ["model", "", "as it comes, s", "s", ""], rows
-    )
+    title = "Image models in the memory format channels_last, batch 32, 96 pixels"
+    table(title, ["model", "", "as it comes, s", "s", ""], rows)
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from hf_mlcl import list_losses
-from hf_mlcl.experiments import Recipe, build_experiment, parse_experiment, parsing, study_recipe
+from hf_mlcl.experiments import Recipe, build_experiment, parse_experiment, parsing, running, study_recipe
 
 CPU = ["--use_cpu", "--report_to", "none"]
 RECIPE = Recipe(
@@ -177,6 +177,7 @@ def test_a_batch_that_cannot_be_parted_names_the_way_out(monkeypatch):
         ("no", {"bf16": True}, {"bf16": True}),
         (None, {"bf16": False}, {"bf16": False}),
         (None, {"bf16": "auto"}, {"bf16": True}),
+        ("no", {"bf16": "auto"}, {"bf16": True}),  # which accelerate launch says of its own accord
         ("fp16", {"bf16": "auto"}, {}),
     ],
 )
@@ -195,14 +196,20 @@ def test_the_precision_is_what_the_user_says_to_the_launcher_or_here_and_else_th
 
 
 @pytest.mark.parametrize("knows", [True, False])
-def test_bf16_auto_is_what_the_processor_does_faster_and_a_slow_bf16_is_told(knows, monkeypatch, caplog):
+def test_bf16_auto_is_what_the_cpu_does_faster_and_a_slow_bf16_is_told(knows, monkeypatch, caplog):
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": knows}, raising=False)
     monkeypatch.delenv("ACCELERATE_MIXED_PRECISION", raising=False)
     assert build_experiment(RECIPE, {"bf16": "auto", "use_cpu": True})[1].bf16 == knows
     assert parse_experiment(RECIPE, ["--bf16", "auto", "--use_cpu"])[1].bf16 == knows
-    assert not caplog.messages
-    assert parse_experiment(RECIPE, ["--bf16", "--use_cpu"])[1].bf16
+    slow = parse_experiment(RECIPE, ["--bf16", "--use_cpu"])[1]
+    assert slow.bf16
+    assert not caplog.messages, "a study may be planned on another machine"
+    running._for_trainer(slow)
     assert any("no instructions for bfloat16" in message for message in caplog.messages) == (not knows)
+    caplog.clear()
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"neon": True}, raising=False)
+    running._for_trainer(slow)
+    assert not caplog.messages, "nothing is known of this CPU"
     with pytest.raises(ValueError, match="bf16 cannot be 'fast'"):
         build_experiment(RECIPE, {"bf16": "fast", "use_cpu": True})
 

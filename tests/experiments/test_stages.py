@@ -267,41 +267,51 @@ def test_a_time_that_is_short_for_a_machine_goes_to_steps_before_looks(monkeypat
 
 
 @pytest.mark.parametrize(
-    ("minutes", "row_seconds", "expected"),
-    [(None, 1.0, 6838), (10, 0.01, 6838), (3, 0.01, 1101), (3, 0.1, 500), (3, 0.001, 6838)],
+    ("minutes", "row_seconds", "step", "labels", "expected"),
+    [
+        (None, 1.0, 0.5, 11, 6838),
+        (10, 0.01, 0.5, 11, 6838),
+        (3, 0.01, 0.5, 11, 1107),
+        (3, 0.01, 0.5, 80, 1600),  # 20 per label
+        (3, 0.001, 0.5, 11, 6838),
+        (3, 0.1, 0.5, 11, 500),
+        (2, 0.01, 2.0, 11, 6363),  # there is no time for steps, but for most rows
+    ],
 )
 def test_where_encoding_would_take_most_of_the_time_heads_are_fitted_to_fewer_rows(
-    monkeypatch, minutes, row_seconds, expected
+    monkeypatch, minutes, row_seconds, step, labels, expected
 ):
     clock = [0.0]
     monkeypatch.setattr(anytime.time, "perf_counter", lambda: clock[0])
     plan = Anytime.__new__(Anytime)
-    plan.start, plan.experiment = 0.0, SimpleNamespace(minutes=minutes)
+    plan.start, plan.experiment = 0.0, SimpleNamespace(minutes=minutes, feature_cache_dir=None)
+    plan.step_seconds = step
 
     def encode(rows):
-        clock[0] += row_seconds * len(rows)
+        clock[0] += 1.0 + row_seconds * len(rows)  # a loader takes a second to start
 
     accelerator = SimpleNamespace(gather=lambda numbers: numbers)
     plan.trainer = SimpleNamespace(extract_features=encode, accelerator=accelerator, args=SimpleNamespace(device="cpu"))
     plan.inputs = SimpleNamespace(
         data={"train": list(range(6838)), "validation": list(range(886)), "test": list(range(3259))}
     )
-    rows = plan._rows_of_heads()
-    assert rows == expected
-    if anytime.FEWEST_ROWS < rows < 6838:
-        assert 2 * row_seconds * (rows + 886 + 3259) == pytest.approx(0.6 * (60 * minutes - clock[0]), rel=0.01)
+    plan.trainer.model = SimpleNamespace(config=SimpleNamespace(label_names=["label"] * labels))
+    assert plan._rows_of_heads() == pytest.approx(expected, abs=2)
+    plan.experiment.feature_cache_dir = "cache"
+    assert plan._rows_of_heads() == 6838, "which a cache keeps for the next time"
 
 
 def test_a_time_that_is_short_for_the_rows_still_ends_with_a_classifier_its_scores_and_its_page(
     tmp_path, monkeypatch, capsys
 ):
-    monkeypatch.setattr(anytime, "FEWEST_ROWS", 20)
-    monkeypatch.setattr(anytime, "ENCODING", 0.0)
+    for name, value in {"FEWEST_ROWS": 20, "ROWS_PER_LABEL": 0, "ENCODING": 0.0}.items():
+        monkeypatch.setattr(anytime, name, value)
     result = run_experiment(*build(tmp_path / "run", protocol="best", minutes=30, max_steps=2, page=True))
     assert "heads are fitted to 20 of" in capsys.readouterr().out
     assert result.verdict["choices"]["heads"].startswith("fitted to 20 of ")
     assert (tmp_path / "run" / "explain.html").is_file()
-    assert result.metrics["validation_mAP"] >= result.metrics["frozen_validation_mAP"] - 1e-6
+    assert sum(row["train_rows"] for row in result.per_label) > 48, "the page counts all training rows"
+    assert Predictor(tmp_path / "run").probabilities(["w1 w2"]).shape[0] == 1
 
 
 def test_a_hurried_training_has_one_look_at_all_rows(tmp_path, monkeypatch):
@@ -402,11 +412,20 @@ def test_a_look_that_is_met_again_is_told_once(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("scores", "advised"), [((0.5, 0.6), True), ((0.6, 0.5), False), ((0.6, 0.6), False), ((0.5,), True)]
+    ("scores", "had_time", "advised"),
+    [
+        ((0.5, 0.6), True, True),
+        ((0.6, 0.5), True, False),
+        ((0.6, 0.6), True, False),
+        ((0.5,), True, False),  # stopped by a person before the first look
+        ((0.5,), False, True),
+    ],
 )
-def test_more_time_is_advised_where_there_was_none_or_the_last_look_was_better_than_all_before(scores, advised):
+def test_more_time_is_advised_where_there_was_none_or_the_last_look_was_better_than_all_before(
+    scores, had_time, advised
+):
     stages = SimpleNamespace(history=list(enumerate(scores)))
-    assert any("More time" in tip for tip in verdict._advice(stages, [])) == advised
+    assert any("More time" in tip for tip in verdict._advice(stages, [], had_time=had_time)) == advised
 
 
 @pytest.mark.parametrize(

@@ -133,6 +133,8 @@ def test_pairs_of_rows_over_time_are_means_over_seeds_of_what_the_runs_logged(tm
     assert set(lines) == {"wo_reg", "reg"}
     np.testing.assert_allclose(lines["wo_reg"].get_ydata(), [0.15, 0.25])
     np.testing.assert_allclose(lines["reg"].get_ydata(), [0.15, (0.2 + 0.9) / 2])
+    alone = ["default" if row["loss"] == "reg" else "another" for _, row in table.iterrows()]
+    assert draw_pairs(table.assign(history=logged, setting=alone)) is None, "like is compared with like"
     assert draw_pairs(table) is None
     assert draw_pairs(table.assign(history=[[] for _ in logged])) is None
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 import json
 
+import numpy as np
 import pytest
 
 from hf_mlcl.files import write_json
 from hf_mlcl.study import StudyError, planned_study
-from hf_mlcl.study.results import read_result, run_lock, run_state, write_plan
+from hf_mlcl.study.results import kept_files, read_result, run_lock, run_state, study_table, write_plan
 from study.made import fail, result
 from study.quick import make_study
 
@@ -99,3 +100,20 @@ def test_a_damaged_plan_is_named_and_planning_again_fixes_it(content, study):
         planned_study(study.output_dir)
     write_plan(study)
     assert planned_study(study.output_dir) == study
+
+
+def test_a_number_that_is_none_is_no_reason_to_lose_what_a_run_has_kept(study):
+    content = {"per_label": [{"label": "joy", "train_rows": 3, "f1": 0.5}], "history": [{"step": 10, "loss": None}]}
+    write_json(study.run_folder(study.runs[0]) / "work" / "metrics.json", content)
+    kept = kept_files(study, study.runs[0].id)
+    assert kept["labels"] == [("joy", 3, 0.5)]
+    assert [log["step"] for log in kept["history"]] == [10]
+    assert np.isnan(kept["history"][0]["loss"])
+
+
+def test_the_table_says_what_came_of_an_auto_in_the_file(study):
+    run = study.runs[0]
+    run.arguments.update(bf16="auto", pooling="auto", seed=5)
+    write_json(study.run_folder(run) / "result.json", result({}, {"bf16": True, "seed": 4}))
+    row = study_table(study).iloc[0]
+    assert (row["argument.bf16"], row["argument.pooling"], row["argument.seed"]) == (True, "auto", 5)

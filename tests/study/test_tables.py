@@ -175,12 +175,25 @@ def test_the_cost_of_a_loss_is_told_in_seconds_and_relative_to_bce_on_the_same_c
         for (corpus, loss), values in seconds.items()
         for seed, value in enumerate(values)
     ]
+    runs.append((run("aapd", "reg", 2), {"test_macro_f1": 0.5}))  # was interrupted
     (table,) = cost_tables(finished_study(tmp_path, runs))
     cells = {(value["loss"], value["column"]): value["value"] for value in table.values()}
-    assert cells["reg", "AAPD CPU seconds of a run"] == "180"
+    assert cells["reg", "AAPD CPU seconds"] == "180"
     assert cells["reg", "AAPD Peak memory (GB)"] == "1.25"
-    assert cells.get(("reg", "AAPD relative")) == ("1.50" if reference == "bce" else None)  # 180 / 120
-    assert cells.get((reference, "PASCAL relative")) == ("1.00" if reference == "bce" else None)
+    assert cells.get(("reg", "AAPD relative to bce")) == ("1.50" if reference == "bce" else None)  # 180 / 120
+    assert cells.get((reference, "PASCAL relative to bce")) == ("1.00" if reference == "bce" else None)
+
+
+def test_the_cost_is_that_of_the_searched_values_that_are_reported(tmp_path):
+    runs = [
+        (
+            run("aapd", "bce", 0, choice={"num_train_epochs": epochs}, num_train_epochs=epochs),
+            {"test_macro_f1": 0.5, "validation_micro_f1": epochs / 100, "seconds.cpu": seconds},
+        )
+        for epochs, seconds in ((5, 20.0), (40, 160.0))
+    ]
+    (table,) = cost_tables(finished_study(tmp_path, runs))
+    assert [value["value"] for value in table.values()] == ["160", "1.00"]
 
 
 def test_runs_that_did_not_measure_their_cost_have_no_table_of_it(study):

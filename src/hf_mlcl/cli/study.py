@@ -184,7 +184,7 @@ def figures(
     """Draw the paper's figures from the finished runs.
 
     `data_share` (macro-F1 against the share of training data), `epochs` (against epochs from random initialisation),
-    `prr` (against temperature), `space` (alignment and uniformity), `alpha`.
+    `prr` (against temperature), `space` (alignment and uniformity), `pairs` (similarity while training), `alpha`.
     """
     from hf_mlcl.study.figures import save_figures
     from hf_mlcl.study.publishing import publishing_lock

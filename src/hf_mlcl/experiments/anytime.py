@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -20,7 +21,7 @@ from hf_mlcl.experiments.inputs import Inputs, training_steps
 from hf_mlcl.experiments.output_folder import OutputFolder
 from hf_mlcl.experiments.parsing import linear_config
 from hf_mlcl.experiments.results import DECISIONS_FILE, METRICS_FILE, PAGE_FILE
-from hf_mlcl.experiments.stages import BLENDS, LOOK_ROWS, LOOKS, Stage, Stages, step_seconds
+from hf_mlcl.experiments.stages import BLENDS, LOOK_ROWS, LOOKS, Stage, Stages, first_says, step_seconds
 from hf_mlcl.models.modeling import TEXT_INPUTS
 from hf_mlcl.training import ContrastiveMultiLabelTrainer
 from hf_mlcl.training.batches import evenly
@@ -38,11 +39,11 @@ OPTIMIZER = 1.15
 SAVING = 10.0
 """Seconds left for writing the result."""
 ENCODING = 0.6
-"""Share of a time budget that may be spent on encoding rows before and after training; heads get fewer of them else."""
-FEWEST_ROWS = 500
-"""Training rows that heads are fitted to however short a time is."""
-PACE_ROWS = 256
-"""Rows that the pace of encoding is measured with."""
+"""Share of the time left that encoding rows before and after training may take; heads are fitted to fewer rows else."""
+FEWEST_ROWS, ROWS_PER_LABEL = 500, 20
+"""Training rows that heads are fitted to however short a time is: the larger of the two."""
+PACE_ROWS = (32, 32, 128)
+"""Rows that the pace of encoding is measured with: to warm up, few, more."""
 NAMES_AT_A_TIME = 64
 """Names of labels that are encoded together."""
 UNIFORMITY_ROWS = 10_000
@@ -99,6 +100,7 @@ class Anytime:
         self.frozen: LinearEvaluationResult
         self.test_features: tuple[Any, Any]
         self.seconds: dict[str, float] = {}
+        self.had_time = True
 
     def begin(self) -> None:
         """Stage 0: a classifier on the frozen encoder, saved and scored."""
@@ -127,6 +129,7 @@ class Anytime:
         """
         steps, hurried = self._plan()
         if steps == 0:
+            self.had_time = False
             self.tell("There is no time for fine-tuning: the classifier on the frozen encoder remains.")
             return {}
         self.trainer.args.max_steps = steps
@@ -168,36 +171,46 @@ class Anytime:
     def _rows_of_heads(self) -> int:
         """Training rows to fit heads to: all, unless to encode them before and after training takes most of the time.
 
-        Then training steps are worth more than rows: heads need some hundreds.
+        Then training steps are worth more than rows: heads need some hundreds. Where there is no time for steps in any
+        case, it goes to rows.
         """
-        data, minutes = self.inputs.data, self.experiment.minutes
-        rows = len(data["train"])
-        if minutes is None or rows <= FEWEST_ROWS:
-            return rows
-        for _ in range(2):  # the first warms up
+        data, rows = self.inputs.data, len(self.inputs.data["train"])
+        fewest = max(FEWEST_ROWS, ROWS_PER_LABEL * len(self.trainer.model.config.label_names))
+        if self.experiment.minutes is None or self.experiment.feature_cache_dir or rows <= fewest:
+            return rows  # a cache keeps the features of all rows
+        others = len(data["validation"]) + len(data["test"])
+        pace, left = self._encoding_pace(), self._left()
+        affordable = max(ENCODING * left / (2 * pace) - others, fewest)
+        if left - 2 * pace * (affordable + others) - SAVING < 2 * FEWEST_STEPS * self.step_seconds:
+            affordable = max((left - SAVING) / pace - others, fewest)
+        return first_says(self.trainer, int(min(affordable, rows)))[0]
+
+    def _encoding_pace(self) -> float:
+        """Seconds that a row takes, without what a loader and its workers take to start."""
+        seconds = []
+        for rows in PACE_ROWS:
             began = time.perf_counter()
-            self.trainer.extract_features(evenly(data["train"], PACE_ROWS))
-            pace = (time.perf_counter() - began) / min(rows, PACE_ROWS)
-        affordable = ENCODING * self._left() / (2 * pace) - len(data["validation"]) - len(data["test"])
-        return self._first_says(int(min(max(affordable, FEWEST_ROWS), rows)))[0]
+            self.trainer.extract_features(evenly(self.inputs.data["train"], rows))
+            seconds.append(time.perf_counter() - began)
+        _, few, more = seconds
+        return max(more - few, 0.1 * more) / (PACE_ROWS[2] - PACE_ROWS[1])
+
+    @functools.cached_property
+    def step_seconds(self) -> float:
+        """How long a training step takes here."""
+        passes = step_seconds(self.trainer, self.experiment.max_train_length)
+        return OPTIMIZER * passes * int(self.trainer.args.gradient_accumulation_steps)
 
     def _left(self) -> float:
         """Seconds of the time budget."""
         return 60 * float(self.experiment.minutes or 0) - (time.perf_counter() - self.start)
-
-    def _first_says(self, *numbers: int) -> list[int]:
-        """What the first rank has found: clocks differ, and one decides for all."""
-        told = torch.tensor(numbers, device=self.trainer.args.device)
-        return [int(number) for number in self.trainer.accelerator.gather(told)[: len(numbers)]]
 
     def _plan(self) -> tuple[int, bool]:
         """Training steps: the usual number, or what fits into the time; and whether there is time for one look only."""
         args, minutes = self.trainer.args, self.experiment.minutes
         rows, validation = len(self.stages.train), len(self.inputs.data["validation"])
         usual = training_steps(len(self.inputs.data["train"]), args)
-        pace = (
-            step_seconds(self.trainer, self.experiment.max_train_length) * OPTIMIZER * args.gradient_accumulation_steps
-        )
+        pace = self.step_seconds
         self.seconds["look"] = self.seconds["all"] * (min(rows, LOOK_ROWS) + validation) / (rows + validation)
         if minutes is None:
             looks = (self.stages.looks(usual) + len(BLENDS)) * self.seconds["look"]
@@ -210,11 +223,11 @@ class Anytime:
         most = usual if args.max_steps > 0 else LONGEST * usual
         hurried = (left - several) / pace < min(HURRIED_STEPS, most)
         steps = int(min((left - (one_look if hurried else several)) / pace, most))
-        steps, hurried = self._first_says(steps, hurried)
+        steps, only_look = first_says(self.trainer, steps, hurried)  # clocks differ
         if steps < min(FEWEST_STEPS, usual):
             return 0, False
         self.tell(f"Fine-tuning for {steps} steps at {pace:.2f} s, to end {minutes:g} minutes after the start.")
-        return steps, bool(hurried)
+        return steps, bool(only_look)
 
     def _afterwards(self) -> float:
         """Seconds from the last look to the end: heads on all rows, if it saw fewer; test, saving."""

@@ -71,7 +71,8 @@ def explain_training(
     rule = DecisionRule.of(config)
     title = f"{result.folder.resolve().name}: {result.settings['loss']} on {_data_name(result)}"
     probabilities = rule.scaled(evaluated.test_probabilities).astype(np.float32)
-    one = Explained(title, modality, config.label_names, rule, test, probabilities, train=train)
+    counts = [label["train_rows"] for label in result.per_label]
+    one = Explained(title, modality, config.label_names, rule, test, probabilities, train=train, train_counts=counts)
     write_explain_page(path, _with_facts(one, result))
 
 
@@ -99,7 +100,7 @@ def _encoded(predictor: Predictor, rows: Any, cache_dir: str | os.PathLike[str] 
 
 def _with_facts(one: Explained, result: ExperimentResult | None) -> Explained:
     """With scores and their intervals; where the rows are those of the training, beside those of the frozen encoder."""
-    counts = (one.test if one.train is None else one.train).labels.sum(0).tolist()
+    counts = (one.test.labels.sum(0) if one.counts is None else one.counts).tolist()
     scores = side_by_side(one.test.labels, {"trained": one.probabilities}, {"trained": one.rule}, counts)
     known = (result.verdict if result else {}).get("scores", {})
     of_training, own = known.get("trained", {}), scores["trained"]

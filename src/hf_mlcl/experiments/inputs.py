@@ -230,7 +230,8 @@ def _image_inputs(
             trust = experiment.trust_remote_code
             prepared = stated_preprocessing(name, model.config.backbone_config, trust_remote_code=trust)
     if not torch.accelerator.is_available():
-        model.to(memory_format=torch.channels_last)  # a layout that convolutions of processors are faster in
+        for part in (part for part in model.modules() if isinstance(part, torch.nn.Conv2d)):
+            part.to(memory_format=torch.channels_last)  # which is faster on CPUs
     if experiment.image_size is not None:
         prepared = prepared._replace(size=experiment.image_size)
     if experiment.max_train_length is not None:

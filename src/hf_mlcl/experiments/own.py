@@ -102,7 +102,7 @@ def own_recipe(data: OwnData, corpus: str, backbone: str | None = None) -> Recip
             settings["learning_rate"] = 2e-5  # CLIP forgets at higher ones
     else:
         settings |= {"pooling": "auto", "train_sampling_strategy": "group_by_length", "freeze_embeddings": True}
-        settings["bf16"] = "auto"  # convolutions of images gain nothing on a CPU
+        settings["bf16"] = "auto"  # for texts only: on a CPU, convolutions of images gain nothing by it
         if not torch.accelerator.is_available():
             settings["max_train_length"] = TRAIN_TOKENS
     return Recipe(corpus, settings=settings)

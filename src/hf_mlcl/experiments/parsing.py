@@ -255,28 +255,26 @@ def _fit_to_protocol(chosen: dict[str, Any], given: Mapping[str, Any]) -> None:
 def _choose_precision(chosen: dict[str, Any], given: Mapping[str, Any]) -> None:
     """The study's 16-bit mixed precision where a GPU is used and nothing else was said, here or to the launcher.
 
-    On a processor, only if ``auto`` says so and it is faster, or somebody insists.
+    On a CPU, only if ``auto`` says so and it is faster, or somebody insists.
     """
-    said = given.get("bf16", "auto") != "auto"
-    if not said and ("fp16" in given or "ACCELERATE_MIXED_PRECISION" in os.environ):
-        chosen.pop("bf16", None)  # of a recipe
-    on_processor = bool(chosen.get("use_cpu")) or not (torch.accelerator.is_available() or is_torch_xla_available())
+    launched_with, said = os.environ.get("ACCELERATE_MIXED_PRECISION"), given.get("bf16")
+    silent = said is None and launched_with is not None  # accelerate launch says "no" of its own accord, too
+    if said in (None, "auto") and ("fp16" in given or silent or launched_with not in (None, "no")):
+        chosen.pop("bf16", None)
+    on_cpu = bool(chosen.get("use_cpu")) or not (torch.accelerator.is_available() or is_torch_xla_available())
+    of_gpu = "bf16" if torch.cuda.is_available() and torch.cuda.is_bf16_supported() else "fp16"
     if chosen.get("bf16") == "auto":
         del chosen["bf16"]
-        if on_processor:
-            chosen["bf16"] = processor_knows_bfloat16()
-    if chosen.get("bf16") and on_processor:
+        if on_cpu:
+            chosen["bf16"] = cpu_knows_bfloat16()
+        elif torch.cuda.is_available():
+            chosen[of_gpu] = True
+    if chosen.get("bf16") and on_cpu:
         chosen.setdefault("use_cpu", True)  # HF refuses bf16 unless it is told what it can see
-        if not processor_knows_bfloat16():
-            logger.warning(
-                "bf16: this processor has no instructions for bfloat16 and may take ten times as long with it as "
-                "without. bf16=auto takes it where it is faster."
-            )
     if {"bf16", "fp16"} & chosen.keys() or chosen.get("use_cpu") or not torch.cuda.is_available():
         return
-    launched_with = os.environ.get("ACCELERATE_MIXED_PRECISION")
     if launched_with is None:
-        chosen["bf16" if torch.cuda.is_bf16_supported() else "fp16"] = True
+        chosen[of_gpu] = True
     elif launched_with == "no":  # the default of accelerate launch, which HF's arguments follow
         logger.warning(
             "Training in 32 bits, as accelerate launch says (mixed_precision=no). The study trained in 16: "
@@ -284,10 +282,14 @@ def _choose_precision(chosen: dict[str, Any], given: Mapping[str, Any]) -> None:
         )
 
 
-def processor_knows_bfloat16() -> bool:
-    """Whether mixed precision is faster on this processor: by half in training and twice in encoding, of texts."""
-    facts: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()  # older versions of torch do not tell
-    return any(facts.get(name, False) for name in ("avx512_bf16", "amx_bf16"))
+def cpu_knows_bfloat16(unknown: bool = False) -> bool:
+    """Whether mixed precision is faster on this CPU: by half in training and twice in encoding, of texts.
+
+    `unknown` is the answer for other CPUs than x86, and for versions of torch that do not tell.
+    """
+    facts: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
+    known = [facts[name] for name in ("avx512_bf16", "amx_bf16") if name in facts]
+    return any(known) if known else unknown
 
 
 def check_experiment(experiment: ExperimentArguments, training: ContrastiveTrainingArguments) -> None:

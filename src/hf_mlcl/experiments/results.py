@@ -22,7 +22,7 @@ DATA_SOURCE = "data_source"
 DATA_FINGERPRINT = "data_fingerprint"
 """Among the settings: which data of your own were trained on."""
 METRICS = ("micro_f1", "macro_f1", "hamming_loss", "mAP", "accuracy")
-HISTORY = ("step", "loss", "positive_similarity", "negative_similarity", "prr")
+HISTORY = ("step", "loss", "positive_similarity", "negative_similarity")
 """What is kept of the log of a training."""
 SCORES = {
     "frozen, test": "frozen_test",

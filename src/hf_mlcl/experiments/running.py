@@ -36,7 +36,13 @@ from hf_mlcl.experiments.display import Display
 from hf_mlcl.experiments.explaining import explain_training
 from hf_mlcl.experiments.inputs import Inputs, load_data, prepare_inputs
 from hf_mlcl.experiments.output_folder import OutputFolder
-from hf_mlcl.experiments.parsing import check_experiment, check_push, linear_config, parse_experiment
+from hf_mlcl.experiments.parsing import (
+    check_experiment,
+    check_push,
+    cpu_knows_bfloat16,
+    linear_config,
+    parse_experiment,
+)
 from hf_mlcl.experiments.recipe import Recipe
 from hf_mlcl.experiments.results import (
     DATA_FINGERPRINT,
@@ -139,6 +145,11 @@ def _for_trainer(training: ContrastiveTrainingArguments) -> ContrastiveTrainingA
     own = copy.copy(training)
     own.hub_token = training.hub_token  # which no copy of arguments has, since copies may be written
     own.disable_tqdm = True  # the display has the bars
+    if own.bf16 and own.device.type == "cpu" and not cpu_knows_bfloat16(unknown=True):
+        logger.warning(
+            "bf16: this CPU has no instructions for bfloat16 and may take ten times as long with it as without. "
+            "bf16=auto takes it where it is faster."
+        )
     own.push_to_hub = False  # the Hub gets what is finished, and not every checkpoint on the way to it
     if not torch.accelerator.is_available():
         own.dataloader_pin_memory = False  # there is no device to copy to

@@ -200,8 +200,7 @@ class Stages:
 
     def _first_says(self, answer: bool) -> bool:
         """The answer of the first rank: all have fitted the same heads, but for rounding."""
-        answers = torch.tensor([int(answer)], device=self.trainer.args.device)
-        return bool(self.trainer.accelerator.gather(answers)[0])
+        return bool(first_says(self.trainer, answer)[0])
 
     def _fit(self, step: int, features: SplitFeatures, priors: Mapping[str, Tensor], share: float) -> Stage:
         result = evaluate_features(self.trainer, features, self.config, priors)
@@ -281,6 +280,12 @@ class _Looks(TrainerCallback):  # type: ignore[misc]
         self.vain = 0 if self.stages.best is not before else self.vain + 1
         if self.vain >= PATIENCE:
             control.should_training_stop = True
+
+
+def first_says(trainer: ContrastiveMultiLabelTrainer, *numbers: int) -> list[int]:
+    """The first rank's numbers, on every rank: one decides for all."""
+    told = torch.tensor(numbers, dtype=torch.long, device=trainer.args.device)
+    return [int(number) for number in trainer.accelerator.gather(told)[: len(numbers)]]
 
 
 def step_seconds(trainer: ContrastiveMultiLabelTrainer, longest: int | None = None) -> float:

@@ -25,7 +25,7 @@ def verdict(anytime: Anytime, trained: LinearEvaluationResult, per_label: list[d
     """Test scores of the frozen and the best classifier with intervals, the choices that were made, and advice."""
     stages, frozen = anytime.stages, anytime.frozen
     heads: Any = None if anytime.descriptions else frozen.best  # where nobody has said what the labels mean
-    told = {"choices": _choices(stages), "advice": _advice(stages, per_label, heads)}
+    told = {"choices": _choices(stages), "advice": _advice(stages, per_label, heads, anytime.had_time)}
     if trained.config.single_label or trained.test_labels is None:
         return told
     both = {"frozen": frozen, "trained": trained}
@@ -115,7 +115,9 @@ def _choices(stages: Stages) -> dict[str, str]:
     }
 
 
-def _advice(stages: Stages, per_label: list[dict[str, Any]], heads: BestHeads | None = None) -> list[str]:
+def _advice(
+    stages: Stages, per_label: list[dict[str, Any]], heads: BestHeads | None = None, had_time: bool = True
+) -> list[str]:
     """What is likely to help next, the most promising first; the frozen encoder's `heads` tell of labels' names."""
     tips = []
     few = sorted((row for row in per_label if row["train_rows"] < FEW_ROWS), key=lambda row: row["f1"])
@@ -127,8 +129,8 @@ def _advice(stages: Stages, per_label: list[dict[str, Any]], heads: BestHeads | 
             words = "Words for the labels (--label_descriptions FILE), if their names are codes or abbreviations"
             tips.insert(0, f"{words}: the names as they are told the encoder nothing.")
     history = stages.history
-    if len(history) == 1:
+    if not had_time:
         tips.append("More time: there was none for fine-tuning (--minutes).")
-    elif history[-1][1] > max(score for _, score in history[:-1]):
+    elif len(history) > 1 and history[-1][1] > max(score for _, score in history[:-1]):
         tips.append("More time: the last look at validation was the best one (--minutes, or --epochs).")
     return [*tips, "A larger encoder (--backbone), if the machine allows it."]

@@ -78,6 +78,7 @@ class Explained:
         probabilities: Of every label of these rows.
         split: What these rows are called.
         train: Rows that it was trained on, for neighbours and doubtful labels; None if they are not at hand.
+        train_counts: Training rows of each label, where `train` has some of them only.
         facts: What the model is, heading by heading.
         scores: Of each classifier by name (``frozen``, ``trained``, ``gain``) a mapping from metrics to a value and the
             ends of its interval, as `hf_mlcl.experiments.verdict.side_by_side` gives them.
@@ -91,8 +92,16 @@ class Explained:
     probabilities: npt.NDArray[np.float32] = field(repr=False)
     split: str = "test"
     train: Split | None = None
+    train_counts: Sequence[int] | None = None
     facts: Mapping[str, str] = field(default_factory=dict)
     scores: Mapping[str, Mapping[str, Sequence[float]]] = field(default_factory=dict)
+
+    @property
+    def counts(self) -> npt.NDArray[np.int64] | None:
+        """Training rows of each label, where they are known."""
+        if self.train_counts is not None:
+            return np.asarray(self.train_counts)
+        return None if self.train is None else np.asarray(self.train.labels.sum(0))
 
     @property
     def heaviest(self) -> str:
@@ -136,7 +145,7 @@ def write_explain_page(path: str | os.PathLike[str], explained: Explained, map_b
 def _html(one: Explained, map_by: Map) -> str:
     names, truth, p = list(one.label_names), one.test.labels, one.probabilities
     decided, cuts = one.rule.decide(p), one.rule.per_label(len(names))
-    counts = None if one.train is None else one.train.labels.sum(0)
+    counts = one.counts
     table = numbers.label_table(truth, p, one.rule, None if counts is None else counts.tolist())
     frequencies = [row["rows"] if counts is None else row["train"] for row in table]
     rare = set(frequency_groups(truth.sum(0) if counts is None else counts)["tail"].tolist())

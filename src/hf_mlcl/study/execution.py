@@ -86,6 +86,7 @@ def _attempt(job: Job) -> None:
     begun, before = time.perf_counter(), _cpu_seconds()
     work = job.folder / "work"
     work.mkdir(exist_ok=True)
+    goes_on = any(work.iterdir())
     try:
         outcome = job.runner(job.run, work)
     except Exception:
@@ -94,12 +95,13 @@ def _attempt(job: Job) -> None:
         return
     import torch
 
-    device, memory = f"{platform.machine()} CPU, {torch.get_num_threads()} threads", peak_memory()
-    if torch.cuda.is_available():
-        device, memory = torch.cuda.get_device_name(), torch.cuda.max_memory_reserved()
+    cpu = f"{platform.machine()} CPU, {torch.get_num_threads()} threads"
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else cpu
+    memory = (torch.cuda.max_memory_reserved() if torch.cuda.is_available() else 0) or peak_memory()
+    seconds = {**outcome.get("seconds", {}), "total": time.perf_counter() - begun}
     result = {
         "metrics": {name: float(value) for name, value in outcome["metrics"].items()},
-        "seconds": {**outcome.get("seconds", {}), "total": time.perf_counter() - begun, "cpu": _cpu_seconds() - before},
+        "seconds": seconds if goes_on else {**seconds, "cpu": _cpu_seconds() - before},  # not of a part of a run
         "settings": outcome.get("settings", job.run.arguments),
         "finished": _now(),
         "versions": library_versions(),
@@ -116,8 +118,8 @@ def _cpu_seconds() -> float:
 def peak_memory() -> int:
     """The most memory in bytes that this process has had (on Linux, since its peak was reset)."""
     status = Path("/proc/self/status")
-    if status.exists():
-        (line,) = (line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
+    lines = status.read_text().splitlines() if status.exists() else []
+    for line in (line for line in lines if line.startswith("VmHWM")):
         return int(line.split()[1]) * 1024
     facts = psutil.Process().memory_info()
     if hasattr(facts, "peak_wset"):  # Windows

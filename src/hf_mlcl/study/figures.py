@@ -26,7 +26,9 @@ from hf_mlcl.study.specification import Study, flat
 from hf_mlcl.study.tables import column_of, metric_of, place_name
 
 SELECT_BY = "validation_micro_f1"
+PLACE = ["corpus", "setting"]
 PAIRS = ("positive_similarity", "negative_similarity")
+LOGGED = ("step", *PAIRS)
 
 logger = logging.getLogger(__name__)
 
@@ -100,15 +102,16 @@ def draw_pairs(table: pd.DataFrame, select_by: str = SELECT_BY) -> Figure | None
     runs = select(table, select_by).to_dict("records") if "history" in table else []
     logs = pd.DataFrame(
         [
-            {"corpus": run["corpus"], "line": run["loss"], **{name: log.get(name) for name in ("step", *PAIRS)}}
+            {**{name: run[name] for name in PLACE}, "line": run["loss"], **{name: log.get(name) for name in LOGGED}}
             for run in runs
             for log in run["history"]
         ],
-        columns=["corpus", "line", "step", *PAIRS],
+        columns=[*PLACE, "line", *LOGGED],
     ).dropna()
-    if logs["line"].nunique() < 2:
+    logs = logs[logs.groupby(PLACE)["line"].transform("nunique") > 1]  # like is compared with like
+    if logs.empty:
         return None
-    figure, panels = _panels(logs, ["corpus"])
+    figure, panels = _panels(logs, PLACE)
     styles = loss_styles(logs["line"])
     ends: dict[str, list[float]] = {}
     for axes, rows in panels:
@@ -116,8 +119,9 @@ def draw_pairs(table: pd.DataFrame, select_by: str = SELECT_BY) -> Figure | None
             means = points.groupby("step")[list(PAIRS)].mean()
             for pairs, line, label in zip(PAIRS, ("solid", "dotted"), (name, None), strict=True):
                 axes.plot(means.index, means[pairs], color=styles[name].colour, linestyle=line, label=label)
-            ends.setdefault(name, []).append(float(means[PAIRS[0]].iloc[-1]))
-        axes.set(xlabel="step", ylabel="mean cosine of pairs (dotted: without a common label)")
+            common = means.loc[: rows.groupby("line")["step"].max().min()]
+            ends.setdefault(name, []).append(float(common[PAIRS[0]].iloc[-1]))
+        axes.set(xlabel="step", ylabel="mean cosine similarity of pairs\n(dotted: without a common label)")
     closest, farthest = (best(ends, key=lambda name: np.mean(ends[name])) for best in (max, min))
     seen = f"Positive pairs end closest with {closest}, farthest apart with {farthest}"
     figure.suptitle(seen, fontsize=11, x=0.01, ha="left")
@@ -216,7 +220,8 @@ def save_figures(
         if unknown:
             raise ValueError(f"There is no {what} {unknown[0]!r}. There are {', '.join(sorted(known))}.")
     done = finished(study_table(study) if table is None else table)
-    done = done.assign(history=[kept_files(study, run)["history"] for run in done["id"]])
+    if "pairs" in (names or FIGURES):
+        done = done.assign(history=[kept_files(study, run)["history"] for run in done["id"]])
     drawn: dict[str, Path] = {}
     missing: dict[str, str] = {}
     for name in names or FIGURES:

@@ -114,7 +114,8 @@ def _row(run: Run, folder: Path) -> dict[str, Any]:
         "error": failure["error"].strip().splitlines()[-1] if failure else None,
         "finished": result["finished"] if result else None,
     }
-    settings = {**(result["settings"] if result else {}), **run.arguments}
+    settings = dict(result["settings"] if result else {})  # which say what came of an "auto" in the file
+    settings |= {name: value for name, value in run.arguments.items() if value != "auto" or name not in settings}
     parts = {ARGUMENT: {name: value for name, value in flat(settings) if value is not None and value != {}}}
     if result:
         row |= result["metrics"]
@@ -135,7 +136,10 @@ def kept_files(study: Study, run_id: str) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         labels = [(str(one["label"]), int(one["train_rows"]), float(one["f1"])) for one in content["per_label"]]
-        history = [{name: float(value) for name, value in log.items()} for log in content.get("history", ())]
+        history = [
+            {name: float("nan" if value is None else value) for name, value in log.items()}  # which JSON does not have
+            for log in content.get("history", ())
+        ]
         return {"labels": labels, "history": [log for log in history if {"step", "loss"} <= log.keys()]}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         if not isinstance(error, FileNotFoundError):

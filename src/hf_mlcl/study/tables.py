@@ -60,8 +60,8 @@ METRICS = {
     "best_tuned_test_micro_f1": Metric("Micro-F1, best heads and thresholds (%)"),
     "best_tuned_test_macro_f1": Metric("Macro-F1, best heads and thresholds (%)"),
     "best_test_accuracy": Metric("Accuracy, best heads (%)"),
-    "seconds.cpu": Metric("CPU seconds of a run", 1.0, 0, False),
-    "relative": Metric("relative", 1.0, 2, False),
+    "seconds.cpu": Metric("CPU seconds", 1.0, 0, False),
+    "relative": Metric("relative to bce", 1.0, 2, False),
     "machine.memory_gb": Metric("Peak memory (GB)", 1.0, 2, False),
 }
 
@@ -158,21 +158,20 @@ def space_tables(study: Study, table: pd.DataFrame | None = None) -> list[Report
 
 
 def cost_tables(study: Study, table: pd.DataFrame | None = None) -> list[ReportTable]:
-    """What a run of each loss takes, for each setting: CPU seconds, also relative to `REFERENCE`, and memory.
+    """The cost per run of each loss, for each setting: CPU seconds, also relative to `REFERENCE`, and memory.
 
-    CPU seconds are those of all cores, whatever else the machine did meanwhile; as a rule, energy follows them. Those
-    of an interrupted run are of its last attempt.
+    CPU seconds are those of all cores, whatever else the machine did meanwhile; where there is no GPU, energy follows
+    them. Runs that were interrupted, or that used a GPU, do not count.
     """
-    table = study_table(study) if table is None else table
-    if "seconds.cpu" not in table:
+    table = finished(study_table(study) if table is None else table)
+    if "seconds.cpu" not in table or table["seconds.cpu"].isna().all():
         return []
-    title, metrics = "What a run takes", ["seconds.cpu", "machine.memory_gb"]
-    if REFERENCE in set(table["loss"]):
-        title, metrics = f"{title}, beside {REFERENCE}", ["seconds.cpu", "relative", "machine.memory_gb"]
-        of_reference = table["seconds.cpu"].where(table["loss"] == REFERENCE)
-        mean = of_reference.groupby([table["corpus"], table["setting"]]).transform("mean")
-        table = table.assign(relative=table["seconds.cpu"] / mean)
-    return _untested_tables(study, table, title, metrics)
+    table = select(table[table["machine.device"].str.contains("CPU")], study.report.select_by)
+    of_reference = table["seconds.cpu"].where(table["loss"] == REFERENCE)
+    mean = of_reference.groupby([table["corpus"], table["setting"]]).transform("mean")
+    table = table.assign(relative=table["seconds.cpu"] / mean)
+    metrics = ["seconds.cpu", *(["relative"] if mean.notna().any() else []), "machine.memory_gb"]
+    return _untested_tables(study, table, "Cost per run", metrics)
 
 
 def _untested_tables(

@@ -1,8 +1,7 @@
-"""What the trainer adds to a step, memory formats of images, memory of chunks: `python benchmarks/training.py`."""
+"""What the trainer adds to a step, and the memory of chunked encoding: `python benchmarks/training.py`."""
 
 from __future__ import annotations
 
-import functools
 import os
 import tempfile
 from typing import Any
@@ -93,44 +92,9 @@ def memory() -> None:
     )
 
 
-def layout() -> None:
-    """What experiments on processors do with image models, against the layout that they come in."""
-    torch.manual_seed(0)
-    images, labels = torch.randn(32, 3, 96, 96), (torch.rand(32, LABELS) < 2.5 / LABELS).float()
-    rows = []
-    with tempfile.TemporaryDirectory() as folder:
-        for name in ("mobilenetv2_100", "resnet50"):
-            trainers = {}
-            for memory_format in (torch.contiguous_format, torch.channels_last):
-                model = MLCLModel.from_backbone(name, [str(i) for i in range(LABELS)], pretrained=False)
-                args = ContrastiveTrainingArguments(**common(folder), loss="reg", freeze_batch_norm=True)
-                trainers[memory_format] = ContrastiveMultiLabelTrainer(model.to(memory_format=memory_format), args)
-                trainers[memory_format].current_gradient_accumulation_steps = 1
-
-            def step(trainer: Trainer) -> None:
-                trainer.training_step(trainer.model, {"pixel_values": images, "labels": labels})
-                trainer.model.zero_grad()
-
-            def encode(trainer: Trainer) -> None:
-                with torch.inference_mode():
-                    trainer.model.eval()(pixel_values=images)
-
-            for what, does in (("training step", step), ("encoding", encode)):
-                seconds = interleaved(
-                    {str(key): functools.partial(does, trainer) for key, trainer in trainers.items()},
-                    rounds=4,
-                    repeats=2,
-                )
-                before, after = seconds.values()
-                rows.append([name, what, f"{before:.2f}", f"{after:.2f}", f"{after / before:.2f}x"])
-    title = "Image models in the memory format channels_last, batch 32, 96 pixels"
-    table(title, ["model", "", "as it comes, s", "s", ""], rows)
-
-
 def main() -> None:
-    """Print all tables."""
+    """Print both tables."""
     overhead()
-    layout()
     memory()
 
 

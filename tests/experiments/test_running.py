@@ -444,25 +444,3 @@ def test_a_pipeline_cuts_texts_where_training_did(contrastive):
     assert np.allclose(predictor.probabilities([text * 50]), predictor.probabilities([text]), atol=1e-6) == (
         len(AutoTokenizer.from_pretrained(Path(contrastive.folder) / "classifier").tokenize(text)) >= 23
     )
-
-
-@pytest.mark.skipif(torch.accelerator.is_available(), reason="accelerators have layouts of their own")
-def test_image_models_learn_in_the_layout_of_processors_and_are_saved_as_any_other(tmp_path, monkeypatch):
-    layouts = []
-    trained = ContrastiveMultiLabelTrainer.train
-
-    def train(self, *args, **kwargs):
-        weights = [weight for weight in self.model.backbone.parameters() if weight.ndim == 4]
-        layouts.extend(weight.is_contiguous(memory_format=torch.channels_last) for weight in weights)
-        return trained(self, *args, **kwargs)
-
-    monkeypatch.setattr(ContrastiveMultiLabelTrainer, "train", train)
-    settings = {**QUICK, "image_size": 32, "max_steps": 2, "backbone": "small", "output_dir": str(tmp_path)}
-    result = run_experiment(*build_experiment(study_recipe("toy_images"), settings), quiet=True)
-    assert layouts
-    assert all(layouts)
-    rows = load_corpus("toy_images")["test"].shuffle(seed=42).select(range(48))
-    predictor = Predictor(tmp_path, device="cpu")
-    decided = predictor.rule.decide(predictor.probabilities(list(rows["image"])))
-    truth = predictor.truth(rows)
-    assert decision_metrics(truth, decided)["micro_f1"] == pytest.approx(result.metrics["test_micro_f1"], abs=1e-6)

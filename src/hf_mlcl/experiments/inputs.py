@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import timm
-import torch
 from datasets import DatasetDict
 from huggingface_hub import constants as hub
 from huggingface_hub import scan_cache_dir
@@ -229,9 +228,6 @@ def _image_inputs(
         with without_vain_attempts(name):
             trust = experiment.trust_remote_code
             prepared = stated_preprocessing(name, model.config.backbone_config, trust_remote_code=trust)
-    if not torch.accelerator.is_available():
-        for part in (part for part in model.modules() if isinstance(part, torch.nn.Conv2d)):
-            part.to(memory_format=torch.channels_last)  # which is faster on CPUs
     if experiment.image_size is not None:
         prepared = prepared._replace(size=experiment.image_size)
     if experiment.max_train_length is not None:

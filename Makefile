@@ -19,14 +19,14 @@ $(INSTALLED): pyproject.toml constraints.txt
 
 install: $(INSTALLED) ## Make .venv with the tested versions (done once; the other commands call it)
 
-demo: $(INSTALLED) ## Compare four losses on a built-in corpus: table, picture, classifier (under three minutes on a CPU)
+demo: $(INSTALLED) ## Compare four losses on a built-in corpus: table, picture, classifier (three to six minutes on a CPU)
 	$(BIN)/hf-mlcl demo
 
 # Every process of the tests has one thread (tests/conftest.py), so that two on two cores do not wait for each other.
 PYTEST := $(BIN)/python -m pytest --numprocesses logical --maxprocesses 4 --dist loadfile
 NUMERICAL := tests/losses tests/metrics tests/evaluation tests/training
 
-test: lint ## Lint, type-check and run the tests (six minutes on two cores)
+test: lint ## Lint, type-check and run the tests (six to twelve minutes on two cores)
 	$(PYTEST)
 
 test-all: lint ## The same with the slow tests, and with Ray

@@ -61,7 +61,7 @@ METRICS = {
     "best_tuned_test_macro_f1": Metric("Macro-F1, best heads and thresholds (%)"),
     "best_test_accuracy": Metric("Accuracy, best heads (%)"),
     "seconds.cpu": Metric("CPU seconds", 1.0, 0, False),
-    "relative": Metric("relative to bce", 1.0, 2, False),
+    "relative": Metric(f"relative to {REFERENCE}", 1.0, 2, False),
     "machine.memory_gb": Metric("Peak memory (GB)", 1.0, 2, False),
 }
 

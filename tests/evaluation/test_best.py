@@ -82,6 +82,24 @@ def test_the_reach_of_a_prior_is_the_most_likely_common_factor():
     assert _reach(torch.zeros(10, 3), y[:10]) == 0.0
 
 
+def test_a_prior_that_tells_every_label_of_every_row_reaches_far_but_not_without_end():
+    scores = torch.randn(500, 4, generator=torch.Generator().manual_seed(0))
+    assert 5 < _reach(scores, scores > 0.5) < 500
+
+
+def test_a_prior_reaches_less_far_with_an_encoder_that_was_trained_on_the_rows(monkeypatch):
+    """Features that were pulled in the direction of their labels: those of training rows further than those of new."""
+    x, y, names = made(200)
+    fresh, truth, _ = made(200, seed=1)
+    toward = (names - 2) / 10
+    trained, unseen = x + 2 * y.float() @ toward, (fresh + truth.float() @ toward, truth)
+    some = fit_best_heads(trained, y, unseen, priors={"names": names})
+    monkeypatch.setattr("hf_mlcl.evaluation.best.TRAINED_SHARE", 1.0)
+    whole = fit_best_heads(trained, y, unseen, priors={"names": names})
+    assert min(some.loss["names"]) < min(whole.loss["names"])
+    assert min(some.loss["names"]) < min(some.loss["zero"])
+
+
 def test_rows_that_the_encoder_was_trained_on_do_not_choose():
     """Memorised features: the label itself stands in them. Validation shows that it does not stand in new rows."""
     x, y, _ = made(200)

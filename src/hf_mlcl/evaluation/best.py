@@ -35,7 +35,14 @@ FOLDS = 5
 CHOOSING_ROWS = 5000
 CHOOSING_LABELS = 100
 """Rows and labels that strength and prior are chosen on, at most."""
-NEWTON_STEPS = 25
+NEWTON_STEPS = 50
+HALVES = tuple(0.5**n for n in range(20))
+FAR = 10.0
+"""How far a prior may reach that tells every label of every row, as the deviation of a Gaussian."""
+TRAINED_SHARE = 1 / 3
+"""How much of its reach a prior keeps with an encoder that was trained on the rows: they lie where it has put them, and
+show more of it than new rows do. Half or a quarter of it gives new tweets nearly the same likelihood, the whole less
+than no prior."""
 TEMPLATES = ("{}", "This text is about {}.", "This text expresses {}.")
 """Sentences that a label's name is put into; the training rows choose."""
 IMAGE_TEMPLATES = ("{}", "a photo of {}.", "This is about {}.")
@@ -112,9 +119,9 @@ def fit_best_heads(
     directions = torch.stack(
         [torch.zeros(labels.shape[1], len(mean)), *map(_contrast, map(standard, (priors or {}).values()))]
     )
-    problem = _Problem([standard(x) for x in passes], labels, directions, torch.device(device))
     unseen_rows = None if validation is None else (standard(validation[0]), validation[1])
-    rows, some, logits, truth = _judged(problem, weight_decays, unseen_rows, folds, seed)
+    problem = _Problem([standard(x) for x in passes], labels, directions, torch.device(device), unseen_rows)
+    rows, some, logits, truth = _judged(problem, weight_decays, folds, seed)
     losses = np.reshape(
         [F.binary_cross_entropy_with_logits(each, truth.to(each)).item() for each in logits.unbind(1)], (len(names), -1)
     )
@@ -136,22 +143,27 @@ def fit_best_heads(
 
 @dataclass(frozen=True)
 class _Problem:
-    """Standardised features of training rows, their labels, and directions (priors, labels, size) to shrink towards."""
+    """Standardised features of training rows, their labels, and directions (priors, labels, size) to shrink towards.
+
+    `unseen` are features and labels of validation rows, where the encoder was trained on the training rows.
+    """
 
     passes: list[Tensor]
     labels: Tensor
     directions: Tensor
     place: torch.device
+    unseen: tuple[Tensor, Tensor] | None
 
     def fit(self, rows: Tensor, some: Tensor, strengths: Sequence[float], priors: slice, tolerance: float) -> GridHeads:
         """Heads of some labels, fitted to some rows, for each of these priors and strengths."""
         x, y = [part[rows] for part in self.passes], self.labels[rows][:, some]
-        starts = torch.stack([_reach(x[0] @ one.T, y) * one for one in self.directions[priors, some]])
+        share = 1.0 if self.unseen is None else TRAINED_SHARE
+        starts = torch.stack([share * _reach(x[0] @ one.T, y) * one for one in self.directions[priors, some]])
         return fit_logistic(x, y, strengths, self.place, tolerance=tolerance, priors=starts)
 
 
 def _judged(
-    problem: _Problem, strengths: Sequence[float], validation: tuple[Tensor, Tensor] | None, folds: int, seed: int
+    problem: _Problem, strengths: Sequence[float], folds: int, seed: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Logits of unseen rows by every prior and strength, and their labels; before them, the rows and labels fitted to.
 
@@ -161,9 +173,9 @@ def _judged(
     rows = torch.arange(len(labels))[:: -(-len(labels) // CHOOSING_ROWS)]
     frequent_first = labels.sum(0).argsort(descending=True, stable=True)
     some = frequent_first[:: -(-labels.shape[1] // CHOOSING_LABELS)].sort().values
-    if validation is not None:
+    if problem.unseen is not None:
         heads = problem.fit(rows, some, strengths, every, 1e-4)
-        return rows, some, _logits(heads, validation[0]), validation[1][:, some]
+        return rows, some, _logits(heads, problem.unseen[0]), problem.unseen[1][:, some]
     logits = torch.empty(len(rows), len(problem.directions) * len(strengths), len(some))
     for held_out in _folds(len(rows), folds, seed):
         kept = torch.ones(len(rows), dtype=torch.bool)
@@ -186,23 +198,32 @@ def _contrast(directions: Tensor) -> Tensor:
 
 
 def _reach(scores: Tensor, labels: Tensor) -> float:
-    """The factor k of the most likely logits k * scores + a bias per label, by Newton's method; at least 0."""
+    """The factor k of the most likely logits k * scores + a bias per label, by Newton's method; at least 0.
+
+    Scores that tell the labels of every row would have it grow without end: `FAR` holds it back, and only then.
+    """
     s, y = scores.double(), labels.double()
     share = y.mean(0).clamp(1 / (2 * len(y)), 1 - 1 / (2 * len(y)))
     k, bias = 0.0, share.logit()
+
+    def cost(k: float, bias: Tensor) -> float:
+        return float(F.binary_cross_entropy_with_logits(k * s + bias, y, reduction="sum")) + k * k / (2 * FAR**2)
+
+    now = cost(k, bias)
     for _ in range(NEWTON_STEPS):
         p = torch.sigmoid(k * s + bias)
         error, v = p - y, p * (1 - p)
         by_bias, curvature, cross = error.sum(0), v.sum(0).clamp(min=1e-9), (v * s).sum(0)
-        slope = float((error * s).sum() - (cross * by_bias / curvature).sum())
-        bend = float((v * s * s).sum() - (cross * cross / curvature).sum())
-        if bend <= 0:
-            break
+        slope = float((error * s).sum() - (cross * by_bias / curvature).sum()) + k / FAR**2
+        bend = float((v * s * s).sum() - (cross * cross / curvature).sum()) + 1 / FAR**2
         step = -slope / bend
-        k, bias = k + step, bias - (by_bias + cross * step) / curvature
-        if abs(step) < 1e-6:
+        turn = -(by_bias + cross * step) / curvature
+        length = next((t for t in HALVES if cost(k + t * step, bias + t * turn) < now), 0.0)
+        k, bias = k + length * step, bias + length * turn
+        before, now = now, cost(k, bias)
+        if before - now < 1e-9 * before:
             break
-    return max(k, 0.0) if np.isfinite(k) else 0.0
+    return max(k, 0.0)
 
 
 def _folds(rows: int, folds: int, seed: int) -> list[Tensor]:

@@ -40,6 +40,7 @@ from hf_mlcl.models.families import (
     represent,
 )
 from hf_mlcl.models.loading import check_kernels, check_weights, place, trust_backbone, unreadable_weights
+from hf_mlcl.models.padding import groups_by_length
 from hf_mlcl.models.row_dropout import RowDropout, batch_dropout
 
 TEXT_INPUTS = ("input_ids", "attention_mask", "token_type_ids", "position_ids", "inputs_embeds")
@@ -104,6 +105,7 @@ class SharedModel(PreTrainedModel):
     """Facts for its card (`hf_mlcl.hub.ModelReport`), as far as whoever made the model knew them."""
     processor: Any = None
     """Its tokenizer or image processor, where whoever made the model had it."""
+    dropout_by_row = False
 
     def __init__(self, config: MLCLConfig, backbone: PreTrainedModel | None = None) -> None:
         super().__init__(config)
@@ -117,8 +119,21 @@ class SharedModel(PreTrainedModel):
         """What the backbone makes of a batch: one vector per row, as `MLCLConfig` says."""
         if self.config.modalities is not None:
             return dual.joined_features(self.backbone, inputs, self.config.modalities)
+        groups = groups_by_length(inputs) if self._may_group() else None
+        if groups is not None:
+            parts, places = groups
+            return torch.cat([self._features_of(part) for part in parts])[places]
+        return self._features_of(inputs)
+
+    def _features_of(self, inputs: Mapping[str, Tensor]) -> Tensor:
         outputs = self.backbone(**decoder_inputs(self.config.backbone_config, inputs))
         return represent(outputs, inputs.get("attention_mask"), self.config.pooling, self.config.normalize_features)
+
+    def _may_group(self) -> bool:
+        """Whether texts of one length may be computed by themselves: not where ranks must make the same calls."""
+        alone = self.device.type == "cpu" and not torch.distributed.is_initialized()
+        small = feature_size(self.backbone, self.config.modalities) < 128  # a call takes longer than what it computes
+        return alone and not small and not self.dropout_by_row and not torch.compiler.is_compiling()
 
     def name_features(self, inputs: Mapping[str, Tensor]) -> Tensor:
         """Where tokenised names of labels lie among the features; of images, too, if there is a tower for texts."""

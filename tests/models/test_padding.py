@@ -1,0 +1,91 @@
+"""Texts of about one length computed together: the same features and gradients, with less to compute."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from transformers import BertConfig, GPT2Config, ModernBertConfig, RobertaConfig
+
+from hf_mlcl import MLCLConfig, MLCLModel
+from hf_mlcl.models import padding
+from hf_mlcl.models.padding import groups_by_length
+
+SIZES = {"vocab_size": 60, "hidden_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2}
+NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+WIDE = {
+    "bert": BertConfig(**SIZES, **NO_DROPOUT, intermediate_size=64),
+    "roberta": RobertaConfig(**SIZES, **NO_DROPOUT, intermediate_size=64, pad_token_id=1),
+    "modernbert": ModernBertConfig(
+        **SIZES, intermediate_size=64, pad_token_id=0, bos_token_id=1, eos_token_id=2, cls_token_id=1, sep_token_id=2
+    ),
+    "gpt2": GPT2Config(vocab_size=60, n_embd=128, n_layer=1, n_head=2, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0),
+}
+POOLING = {"bert": "mean", "roberta": "first", "modernbert": "mean", "gpt2": "last"}
+
+
+def batch(rows=40, longest=30, pad=0, left=False):
+    """Texts of 2 to `longest` tokens, padded."""
+    generator = torch.Generator().manual_seed(0)
+    lengths = torch.randint(2, longest + 1, (rows, 1), generator=generator)
+    lengths[rows // 2] = longest
+    mask = (torch.arange(longest) < lengths).long()
+    mask = mask.flip(1) if left else mask
+    ids = torch.randint(5, 60, (rows, longest), generator=generator)
+    return {"input_ids": torch.where(mask.bool(), ids, pad), "attention_mask": mask}
+
+
+def computed(model, inputs):
+    """Features and the gradient of every parameter that has one."""
+    model.zero_grad()
+    output = model(**inputs)
+    weights = torch.linspace(-1, 1, output.embeddings.numel()).view_as(output.embeddings)
+    (output.embeddings * weights).sum().backward()
+    gradients = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+    return output.features.detach(), gradients
+
+
+@pytest.mark.parametrize("kind", WIDE)
+def test_groups_give_the_features_and_gradients_of_the_padded_batch(kind, monkeypatch):
+    torch.manual_seed(0)
+    model = MLCLModel(MLCLConfig(backbone_config=WIDE[kind], num_labels=3, projection_dim=8, pooling=POOLING[kind]))
+    model.train()
+    inputs, tokens = batch(pad=1 if kind == "roberta" else 0), []
+    model.backbone.register_forward_pre_hook(
+        lambda _, args, given: tokens.append(given["input_ids"].numel()), with_kwargs=True
+    )
+    features, gradients = computed(model, inputs)
+    assert len(tokens) == 3
+    assert sum(tokens) < 0.8 * inputs["input_ids"].numel()
+    monkeypatch.setattr(padding, "GROUP_ROWS", 1000)
+    expected, expected_gradients = computed(model, inputs)
+    assert tokens[3:] == [inputs["input_ids"].numel()]
+    torch.testing.assert_close(features, expected, rtol=1e-4, atol=1e-5)
+    assert gradients.keys() == expected_gradients.keys()
+    for name, gradient in gradients.items():
+        torch.testing.assert_close(gradient, expected_gradients[name], rtol=1e-3, atol=1e-4, msg=name)
+
+
+def test_a_batch_stays_whole_where_groups_would_change_something_or_save_nothing():
+    assert groups_by_length(batch()) is not None
+    assert groups_by_length(batch(left=True)) is None
+    assert groups_by_length(batch(rows=31)) is None
+    assert groups_by_length(batch(longest=2)) is None
+    assert groups_by_length({**batch(), "position_ids": torch.arange(30).expand(40, -1)}) is None
+    assert groups_by_length({"input_ids": batch()["input_ids"]}) is None
+
+
+def test_texts_without_a_single_token_are_computed_too():
+    inputs = batch()
+    inputs["attention_mask"][:20] = 0
+    parts, places = groups_by_length(inputs)
+    assert sorted(places.tolist()) == list(range(40))
+    assert min(part["input_ids"].shape[1] for part in parts) == 1
+
+
+def test_dropout_by_row_and_small_encoders_compute_the_batch_as_it_is():
+    model = MLCLModel(MLCLConfig(backbone_config=WIDE["bert"], num_labels=3, projection_dim=8))
+    assert model._may_group()
+    model.dropout_by_row = True
+    assert not model._may_group()
+    small = BertConfig(vocab_size=60, hidden_size=64, num_hidden_layers=1, num_attention_heads=2)
+    assert not MLCLModel(MLCLConfig(backbone_config=small, num_labels=3, projection_dim=8))._may_group()

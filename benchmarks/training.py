@@ -1,4 +1,4 @@
-"""What the trainer adds to a step, what padding costs, the memory of chunked encoding: `python benchmarks/training.py`."""
+"""What the trainer adds to a step, what padding costs, memory of chunked encoding: `python benchmarks/training.py`."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def overhead() -> None:
 
 def padded() -> None:
     """Random batches of texts whose lengths spread as those of tweets do, as they are padded and in groups."""
-    rows = []
+    rows, grouped = [], padding.GROUP_ROWS
     with tempfile.TemporaryDirectory() as folder:
         trainer = contrastive(folder, loss="reg")
         trainer.current_gradient_accumulation_steps = 1
@@ -81,11 +81,10 @@ def padded() -> None:
                 trainer.training_step(trainer.model, dict(batch))
                 trainer.model.zero_grad()
 
-            grouped = padding.GROUP_ROWS
             seconds = interleaved({"groups": lambda: step(grouped), "whole": lambda: step(10**6)}, rounds=3, repeats=2)
-            padding.GROUP_ROWS = grouped
             whole, groups = seconds["whole"], seconds["groups"]
             rows.append([batch_size, f"{whole:.2f}", f"{groups:.2f}", f"{groups / whole:.2f}x"])
+    padding.GROUP_ROWS = grouped
     table(
         "Forward and backward of texts of 6 to 48 tokens (27 on average), the same encoder",
         ["batch", "padded to the longest, seconds", "in groups of 16 by length", "relative"],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from transformers import BertConfig, GPT2Config, ModernBertConfig, RobertaConfig
+from transformers import BertConfig, FNetConfig, GPT2Config, ModernBertConfig, RobertaConfig
 
 from hf_mlcl import MLCLConfig, MLCLModel
 from hf_mlcl.models import padding
@@ -80,6 +80,11 @@ def test_texts_without_a_single_token_are_computed_too():
     parts, places = groups_by_length(inputs)
     assert sorted(places.tolist()) == list(range(40))
     assert min(part["input_ids"].shape[1] for part in parts) == 1
+
+
+def test_encoders_that_heed_padding_compute_the_batch_as_it_is():
+    config = FNetConfig(vocab_size=60, hidden_size=128, num_hidden_layers=1, intermediate_size=64)
+    assert not MLCLModel(MLCLConfig(backbone_config=config, num_labels=3, projection_dim=8))._may_group()
 
 
 def test_dropout_by_row_and_small_encoders_compute_the_batch_as_it_is():

@@ -40,7 +40,7 @@ from hf_mlcl.models.families import (
     represent,
 )
 from hf_mlcl.models.loading import check_kernels, check_weights, place, trust_backbone, unreadable_weights
-from hf_mlcl.models.padding import groups_by_length
+from hf_mlcl.models.padding import HEEDS_PADDING, groups_by_length
 from hf_mlcl.models.row_dropout import RowDropout, batch_dropout
 
 TEXT_INPUTS = ("input_ids", "attention_mask", "token_type_ids", "position_ids", "inputs_embeds")
@@ -130,10 +130,12 @@ class SharedModel(PreTrainedModel):
         return represent(outputs, inputs.get("attention_mask"), self.config.pooling, self.config.normalize_features)
 
     def _may_group(self) -> bool:
-        """Whether texts of one length may be computed by themselves: not where ranks must make the same calls."""
-        alone = self.device.type == "cpu" and not torch.distributed.is_initialized()
-        small = feature_size(self.backbone, self.config.modalities) < 128  # a call takes longer than what it computes
-        return alone and not small and not self.dropout_by_row and not torch.compiler.is_compiling()
+        """Whether texts of about one length may be computed by themselves."""
+        if self.device.type != "cpu" or torch.distributed.is_initialized():  # ranks must make the same calls
+            return False
+        small = feature_size(self.backbone) < 128  # a call takes longer than what it computes
+        heeds = self.backbone.config.model_type in HEEDS_PADDING
+        return not (small or heeds or self.dropout_by_row or torch.compiler.is_compiling())
 
     def name_features(self, inputs: Mapping[str, Tensor]) -> Tensor:
         """Where tokenised names of labels lie among the features; of images, too, if there is a tower for texts."""

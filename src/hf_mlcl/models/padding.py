@@ -15,6 +15,8 @@ GROUP_ROWS = 16
 """Rows a group: matrix products of fewer are slower by the token."""
 WORTH_IT = 0.9
 """Share of the padded batch that groups may take, at most: each of them costs calls."""
+HEEDS_PADDING = ("canine", "convbert", "fnet", "funnel", "nystromformer", "reformer", "yoso")
+"""Encoders whose mask does not hold everything back: how far a text is padded changes what they make of it."""
 TEXT = {"input_ids", "attention_mask", "token_type_ids"}
 
 

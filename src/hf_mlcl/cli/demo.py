@@ -39,7 +39,7 @@ def demo(
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
     quiet_libraries()
-    say(f"Training a small encoder on {corpus} with {len(chosen)} losses, one after the other")
+    say(f"Training a small encoder on {corpus} with {len(chosen)} losses")
     results = []
     for result in compare(corpus, chosen, settings, output_dir):
         results.append(result)

@@ -8,12 +8,17 @@ Each loss trains the same encoder for the same epochs. Contrastive losses are th
 frozen features, losses on logits by their own predictions.
 """
 
+import multiprocessing
+import os
 import shutil
+import signal
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from hf_mlcl.experiments import ExperimentResult, build_experiment, run_experiment, study_recipe
 from hf_mlcl.experiments.output_folder import OutputFolder
@@ -24,11 +29,40 @@ METRICS = ("micro_f1", "macro_f1", "hamming_loss", "mAP")
 def compare(
     corpus: str, losses: Sequence[str], settings: dict[str, Any], output_dir: str
 ) -> Iterator[ExperimentResult]:
-    """Train with one loss after the other, on the same data, with the same encoder and budget."""
+    """Train with each loss, on the same data, with the same encoder and budget; without a GPU, one per core."""
     OutputFolder(output_dir).check_replaceable("classifier")
-    for loss in losses:
-        chosen = {"export": False, **settings, "loss": loss, "output_dir": f"{output_dir}/{loss}", "overwrite": True}
-        yield run_experiment(*build_experiment(study_recipe(corpus), chosen), quiet=True)
+    common = {"export": False, **settings, "corpus": corpus, "overwrite": True}
+    jobs = [{**common, "loss": loss, "output_dir": f"{output_dir}/{loss}"} for loss in losses]
+    cores = os.cpu_count() or 1
+    workers = 1 if torch.accelerator.is_available() else min(cores, len(jobs))
+    if workers < 2:
+        yield from map(_trained, jobs)
+        return
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(workers, context, _make_quiet, (cores // workers,)) as pool:
+        futures = [pool.submit(_trained, job) for job in jobs]
+        try:
+            for future in futures:
+                yield future.result()
+        except BaseException:  # Ctrl-C included: what is not finished is of no use
+            for child in multiprocessing.active_children():
+                child.terminate()
+            raise
+
+
+def _trained(settings: dict[str, Any]) -> ExperimentResult:
+    recipe = study_recipe(settings["corpus"])
+    chosen = {name: value for name, value in settings.items() if name != "corpus"}
+    return run_experiment(*build_experiment(recipe, chosen), quiet=True)
+
+
+def _make_quiet(threads: int) -> None:
+    """For processes that train beside each other: only the first process hears Ctrl-C and has something to say."""
+    from hf_mlcl.cli.output import quiet_libraries
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    torch.set_num_threads(threads)
+    quiet_libraries()
 
 
 def keep_best(results: Sequence[ExperimentResult], output_dir: str) -> tuple[str, Path]:

@@ -491,6 +491,24 @@ def test_the_demo_ends_with_a_table_a_picture_and_a_classifier(hf_mlcl, tmp_path
     hf_mlcl("demo", *quick, "--losses", "bce")  # once more in the same folder
 
 
+def test_with_two_cores_the_demo_gives_what_it_gives_with_one(tmp_path, monkeypatch):
+    from hf_mlcl.recipes.quickstart import compare
+
+    quick = {"max_steps": 2, "max_train_samples": 64, "max_eval_samples": 32, "linear_epochs": 1, "use_cpu": True}
+
+    def trained(folder, **settings):
+        results = compare("toy_text", ["bce", "zlpr"], {**quick, **settings}, str(tmp_path / folder))
+        return {str(result.settings["loss"]): result.metrics["train_loss"] for result in results}
+
+    alone = trained("one")
+    monkeypatch.setattr("torch.get_num_threads", lambda: 2)
+    monkeypatch.setattr("hf_mlcl.recipes.quickstart.run_experiment", None)  # this process trains nothing now
+    assert trained("two") == pytest.approx(alone, rel=1e-4)
+    with pytest.raises(ValueError, match="max_train_samples must be at least 1"):
+        trained("wrong", max_train_samples=-3)
+    assert not (tmp_path / "wrong").exists()
+
+
 BROKEN = """
 import sys
 sys.argv = ["hf-mlcl", "doctor"]  # before the package is loaded, which loads no models in the program

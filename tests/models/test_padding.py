@@ -62,7 +62,7 @@ def test_groups_give_the_features_and_gradients_of_the_padded_batch(kind, monkey
     torch.testing.assert_close(features, expected, rtol=1e-4, atol=1e-5)
     assert gradients.keys() == expected_gradients.keys()
     for name, gradient in gradients.items():
-        torch.testing.assert_close(gradient, expected_gradients[name], rtol=1e-3, atol=1e-4, msg=name)
+        assert torch.allclose(gradient, expected_gradients[name], rtol=1e-3, atol=1e-4), name
 
 
 def test_a_batch_stays_whole_where_groups_would_change_something_or_save_nothing():
@@ -82,15 +82,55 @@ def test_texts_without_a_single_token_are_computed_too():
     assert min(part["input_ids"].shape[1] for part in parts) == 1
 
 
-def test_encoders_that_heed_padding_compute_the_batch_as_it_is():
-    config = FNetConfig(vocab_size=60, hidden_size=128, num_hidden_layers=1, intermediate_size=64)
-    assert not MLCLModel(MLCLConfig(backbone_config=config, num_labels=3, projection_dim=8))._may_group()
+def calls(model, inputs=None):
+    """How often the backbone is called for a batch."""
+    made = []
+    hook = model.backbone.register_forward_pre_hook(lambda *_: made.append(None))
+    model(**(inputs or batch()))
+    hook.remove()
+    return len(made)
 
 
-def test_dropout_by_row_and_small_encoders_compute_the_batch_as_it_is():
-    model = MLCLModel(MLCLConfig(backbone_config=WIDE["bert"], num_labels=3, projection_dim=8))
-    assert model._may_group()
+def encoder(config):
+    """A model around it."""
+    return MLCLModel(MLCLConfig(backbone_config=config, num_labels=3, projection_dim=8)).train()
+
+
+def test_encoders_that_are_narrow_or_heed_padding_compute_the_batch_as_it_is():
+    narrow = BertConfig(vocab_size=60, hidden_size=64, num_hidden_layers=1, num_attention_heads=2)
+    fourier = FNetConfig(vocab_size=60, hidden_size=128, num_hidden_layers=1, intermediate_size=64)
+    assert [calls(encoder(config)) for config in (WIDE["bert"], narrow, fourier)] == [3, 1, 1]
+
+
+def test_masks_of_dropout_by_row_are_those_of_the_batch():
+    model = encoder(WIDE["bert"])
     model.dropout_by_row = True
-    assert not model._may_group()
-    small = BertConfig(vocab_size=60, hidden_size=64, num_hidden_layers=1, num_attention_heads=2)
-    assert not MLCLModel(MLCLConfig(backbone_config=small, num_labels=3, projection_dim=8))._may_group()
+    assert (calls(model), calls(model.eval())) == (1, 3)
+
+
+def test_chunks_with_dropout_are_grouped_alike_when_they_are_computed_again():
+    """The loss of chunks that were computed anew in the backward pass has the gradient that finite differences have."""
+    config = BertConfig(**SIZES, intermediate_size=64)
+    model, inputs = encoder(config), batch(rows=80)
+    model.embedding_chunk_size = 40
+    weight = model.projection.out.weight
+
+    def loss():
+        torch.manual_seed(0)
+        return model(**inputs).embeddings.square().sum()
+
+    loss().backward()
+    with torch.no_grad():
+        step = 1e-2 * torch.nn.functional.normalize(weight.grad, dim=None)
+        weight += step
+    ahead = loss().item()
+    with torch.no_grad():
+        weight -= 2 * step
+    assert (ahead - loss().item()) / 2 == pytest.approx(float((weight.grad * step).sum()), rel=1e-2)
+
+
+def test_replicas_without_parameters_of_their_own_compute_groups_too(monkeypatch):
+    """As nn.DataParallel makes them."""
+    model = encoder(WIDE["bert"])
+    monkeypatch.setattr(type(model), "device", property(lambda self: next(iter(()))))
+    assert calls(model) == 3

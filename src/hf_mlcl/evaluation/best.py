@@ -200,9 +200,12 @@ def _contrast(directions: Tensor) -> Tensor:
 def _reach(scores: Tensor, labels: Tensor) -> float:
     """The factor k of the most likely logits k * scores + a bias per label, by Newton's method; at least 0.
 
-    Scores that tell the labels of every row would have it grow without end: `FAR` holds it back, and only then.
+    Scores that tell the labels of every row would have it grow without end: `FAR` holds it back there, and where a
+    handful of rows say little.
     """
     s, y = scores.double(), labels.double()
+    if not s.any() or not s.isfinite().all():
+        return 0.0
     share = y.mean(0).clamp(1 / (2 * len(y)), 1 - 1 / (2 * len(y)))
     k, bias = 0.0, share.logit()
 
@@ -218,11 +221,11 @@ def _reach(scores: Tensor, labels: Tensor) -> float:
         bend = float((v * s * s).sum() - (cross * cross / curvature).sum()) + 1 / FAR**2
         step = -slope / bend
         turn = -(by_bias + cross * step) / curvature
-        length = next((t for t in HALVES if cost(k + t * step, bias + t * turn) < now), 0.0)
-        k, bias = k + length * step, bias + length * turn
-        before, now = now, cost(k, bias)
-        if before - now < 1e-9 * before:
+        tried = ((t, cost(k + t * step, bias + t * turn)) for t in HALVES)
+        length, lower = next(((t, value) for t, value in tried if value < now * (1 - 1e-9)), (0.0, now))
+        if length == 0:
             break
+        k, bias, now = k + length * step, bias + length * turn, lower
     return max(k, 0.0)
 
 

@@ -87,6 +87,9 @@ class PushError(RuntimeError):
         super().__init__(message)
         self.result = result
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (*self.args, self.result)  # from a process of its own
+
 
 def run_experiment(
     experiment: ExperimentArguments,

@@ -40,7 +40,7 @@ from hf_mlcl.models.families import (
     represent,
 )
 from hf_mlcl.models.loading import check_kernels, check_weights, place, trust_backbone, unreadable_weights
-from hf_mlcl.models.padding import HEEDS_PADDING, groups_by_length
+from hf_mlcl.models.padding import HEEDS_PADDING, WIDE, groups_by_length
 from hf_mlcl.models.row_dropout import RowDropout, batch_dropout
 
 TEXT_INPUTS = ("input_ids", "attention_mask", "token_type_ids", "position_ids", "inputs_embeds")
@@ -119,7 +119,8 @@ class SharedModel(PreTrainedModel):
         """What the backbone makes of a batch: one vector per row, as `MLCLConfig` says."""
         if self.config.modalities is not None:
             return dual.joined_features(self.backbone, inputs, self.config.modalities)
-        groups = groups_by_length(inputs) if self._may_group() else None
+        may = self.backbone.config.model_type not in HEEDS_PADDING and feature_size(self.backbone) >= WIDE
+        groups = groups_by_length(inputs) if may and not (self.training and self.dropout_by_row) else None
         if groups is not None:
             parts, places = groups
             return torch.cat([self._features_of(part) for part in parts])[places]
@@ -128,14 +129,6 @@ class SharedModel(PreTrainedModel):
     def _features_of(self, inputs: Mapping[str, Tensor]) -> Tensor:
         outputs = self.backbone(**decoder_inputs(self.config.backbone_config, inputs))
         return represent(outputs, inputs.get("attention_mask"), self.config.pooling, self.config.normalize_features)
-
-    def _may_group(self) -> bool:
-        """Whether texts of about one length may be computed by themselves."""
-        if self.device.type != "cpu" or torch.distributed.is_initialized():  # ranks must make the same calls
-            return False
-        small = feature_size(self.backbone) < 128  # a call takes longer than what it computes
-        heeds = self.backbone.config.model_type in HEEDS_PADDING
-        return not (small or heeds or self.dropout_by_row or torch.compiler.is_compiling())
 
     def name_features(self, inputs: Mapping[str, Tensor]) -> Tensor:
         """Where tokenised names of labels lie among the features; of images, too, if there is a tower for texts."""

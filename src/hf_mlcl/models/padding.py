@@ -15,13 +15,18 @@ GROUP_ROWS = 16
 """Rows a group: matrix products of fewer are slower by the token."""
 WORTH_IT = 0.9
 """Share of the padded batch that groups may take, at most: each of them costs calls."""
-HEEDS_PADDING = ("canine", "convbert", "fnet", "funnel", "nystromformer", "reformer", "yoso")
+WIDE = 128
+"""Features of an encoder for which groups pay: a narrower one computes a batch in less time than a call takes."""
+HEEDS_PADDING = ("big_bird", "canine", "convbert", "fnet", "funnel", "mobilebert", "nystromformer", "reformer", "yoso")
 """Encoders whose mask does not hold everything back: how far a text is padded changes what they make of it."""
 TEXT = {"input_ids", "attention_mask", "token_type_ids"}
 
 
 def groups_by_length(inputs: Mapping[str, Tensor]) -> tuple[list[dict[str, Tensor]], Tensor] | None:
-    """The groups, and where each row of the batch is among their rows; None where they would save too little.
+    """The groups, and where each row of the batch is among their rows; None for the batch as it is.
+
+    It stays whole on other devices, where several processes must make the same calls, under a compiler, which would
+    compile for every length, and where groups would save too little.
 
     Examples:
         >>> mask = torch.ones(32, 10, dtype=torch.long)
@@ -33,8 +38,12 @@ def groups_by_length(inputs: Mapping[str, Tensor]) -> tuple[list[dict[str, Tenso
         [0, 10, 20]
     """
     mask = inputs.get("attention_mask")
-    if mask is None or mask.ndim != 2 or len(mask) < 2 * GROUP_ROWS or not inputs.keys() <= TEXT:
+    if mask is None or mask.device.type != "cpu" or len(mask) < 2 * GROUP_ROWS or not inputs.keys() <= TEXT:
         return None
+    together = torch.distributed.is_available() and torch.distributed.is_initialized()
+    if together or torch.compiler.is_compiling() or any(value.shape != mask.shape for value in inputs.values()):
+        return None
+    mask = (mask != 0).long()
     if (mask[:, 1:] > mask[:, :-1]).any():  # padded on the left, where columns cannot go without moving positions
         return None
     order = mask.sum(1).argsort(stable=True)

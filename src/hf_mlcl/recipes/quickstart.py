@@ -11,9 +11,9 @@ frozen features, losses on logits by their own predictions.
 import multiprocessing
 import os
 import shutil
-import signal
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
@@ -31,37 +31,40 @@ def compare(
 ) -> Iterator[ExperimentResult]:
     """Train with each loss, on the same data, with the same encoder and budget; without a GPU, one per core."""
     OutputFolder(output_dir).check_replaceable("classifier")
-    common = {"export": False, **settings, "corpus": corpus, "overwrite": True}
-    jobs = [{**common, "loss": loss, "output_dir": f"{output_dir}/{loss}"} for loss in losses]
-    cores = os.cpu_count() or 1
-    workers = 1 if torch.accelerator.is_available() else min(cores, len(jobs))
+    jobs = [
+        {"export": False, **settings, "loss": loss, "output_dir": f"{output_dir}/{loss}", "overwrite": True}
+        for loss in losses
+    ]
+    for job in jobs:
+        build_experiment(study_recipe(corpus), job)  # what is wrong with the settings is told before anything starts
+    alone = torch.accelerator.is_available() or "WORLD_SIZE" in os.environ
+    workers = 1 if alone else min(torch.get_num_threads(), len(jobs))
     if workers < 2:
-        yield from map(_trained, jobs)
+        yield from (_trained(corpus, job) for job in jobs)
         return
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, context, _make_quiet, (cores // workers,)) as pool:
-        futures = [pool.submit(_trained, job) for job in jobs]
+    others = set(multiprocessing.active_children())
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _become_worker, (workers,)) as pool:
         try:
-            for future in futures:
+            for future in [pool.submit(_trained, corpus, job) for job in jobs]:
                 yield future.result()
+        except BrokenProcessPool as error:
+            hint = "perhaps the machine had no memory left. OMP_NUM_THREADS=1 trains with one loss at a time."
+            raise OSError(f"A training process was killed: {hint}") from error
         except BaseException:  # Ctrl-C included: what is not finished is of no use
-            for child in multiprocessing.active_children():
+            for child in set(multiprocessing.active_children()) - others:
                 child.terminate()
             raise
 
 
-def _trained(settings: dict[str, Any]) -> ExperimentResult:
-    recipe = study_recipe(settings["corpus"])
-    chosen = {name: value for name, value in settings.items() if name != "corpus"}
-    return run_experiment(*build_experiment(recipe, chosen), quiet=True)
+def _trained(corpus: str, settings: dict[str, Any]) -> ExperimentResult:
+    return run_experiment(*build_experiment(study_recipe(corpus), settings), quiet=True)
 
 
-def _make_quiet(threads: int) -> None:
-    """For processes that train beside each other: only the first process hears Ctrl-C and has something to say."""
+def _become_worker(share: int) -> None:
     from hf_mlcl.cli.output import quiet_libraries
+    from hf_mlcl.study.running import become_worker
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    torch.set_num_threads(threads)
+    become_worker(share)
     quiet_libraries()
 
 

@@ -150,11 +150,18 @@ def _in_pool(jobs: Sequence[Job], workers: int | None, say: Callable[[str], None
 
 
 def _in_own_process(job: Job, share: int, variables: Mapping[str, str]) -> None:
+    os.environ.update(variables)  # the server that processes are copied from has those of its own beginning
+    become_worker(share)
+    do(job)
+
+
+def become_worker(share: int) -> None:
+    """Make this process one of `share` that train beside each other: it ends with its parent, however that ends."""
+
     def end_with_parent() -> None:
         multiprocessing.connection.wait([multiprocessing.parent_process().sentinel])  # type: ignore[union-attr]
         os._exit(1)
 
-    os.environ.update(variables)  # the server that processes are copied from has those of its own beginning
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then ends this process
     threading.Thread(target=end_with_parent, daemon=True).start()
     tqdm.set_lock(threading.RLock())  # its own is a semaphore of the system, which a killed process leaves behind
@@ -162,7 +169,6 @@ def _in_own_process(job: Job, share: int, variables: Mapping[str, str]) -> None:
         import torch
 
         torch.set_num_threads(max(1, torch.get_num_threads() // share))
-    do(job)
 
 
 def _death(exit_code: int, log: Path) -> str:

@@ -20,6 +20,8 @@ VARIANTS = [(name, {}) for name in CONTRASTIVE] + [
     ("reg", {"alpha": 0.5}),
     ("msc", {"beta": 1.0}),
 ]
+COMPILED = [("proto", {}), ("msc", {}), ("reg", {"alpha": 1.0})]
+"""One of each way to weigh pairs; the compiler takes seconds for each, and `make test-all` gives it the others."""
 each_variant = pytest.mark.parametrize(("name", "settings_"), VARIANTS, ids=lambda v: str(v) if v else "")
 each_loss = pytest.mark.parametrize("name", sorted(CONTRASTIVE))
 
@@ -398,7 +400,13 @@ def test_tiles_cover_the_anchors_once_and_fit_the_budget():
     assert max(t.stop - t.start for t in tiles) == 128
 
 
-@each_variant
+@pytest.mark.parametrize(
+    ("name", "settings_"),
+    [
+        pytest.param(*one, marks=[] if one in COMPILED else pytest.mark.slow, id=f"{one[0]}-{one[1]}")
+        for one in VARIANTS
+    ],
+)
 def test_compiled_without_a_graph_break_it_gives_the_same(name, settings_):
     z, y, c = (t.float() for t in batch(name, rows=10, num_labels=4, dim=8))
     loss = build_loss(name, **settings_)

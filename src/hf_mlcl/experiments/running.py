@@ -59,7 +59,7 @@ from hf_mlcl.experiments.results import (
 from hf_mlcl.experiments.verdict import verdict
 from hf_mlcl.experiments.watching import Watching
 from hf_mlcl.hub import ModelReport, export_encoder, push_folder, write_model_card
-from hf_mlcl.hub.model_card import hub_id
+from hf_mlcl.hub.model_card import drawn, hub_id
 from hf_mlcl.metrics import DecisionRule, f1
 from hf_mlcl.models.loading import problem
 from hf_mlcl.training import ContrastiveTrainingArguments
@@ -395,6 +395,7 @@ def _write_extras(
         )
 
     def write_cards(report: ModelReport) -> None:
+        report.figures = {file: (drawn(figure), caption) for file, (figure, caption) in report.figures.items()}
         with output.staging("classifier", from_published=True) as stage:
             write_model_card(stage, dataclasses.replace(report, page=f"../{PAGE_FILE}" if has_page else None))
             output.publish(classifier=stage)

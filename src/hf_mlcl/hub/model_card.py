@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import os
@@ -100,7 +101,7 @@ class ModelReport:
         name: Of the model; the folder's if empty.
         evaluation: How the classifier came about, in a sentence.
         metrics: Scores by name, where only they are known.
-        figures: File names, each with a figure and its caption.
+        figures: File names, each with a figure (or a PNG) and its caption.
         energy: Kilowatt-hours and kilograms of CO2, where codecarbon has tracked them.
         prototypes: Whether a loss has trained them.
         page: Where the page that explains the model lies, from the card's folder; it is not pushed with the model.
@@ -122,7 +123,7 @@ class ModelReport:
     scores: SplitScores | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
     thresholds: Sequence[float] | None = None
-    figures: Mapping[str, tuple[Figure, str]] = field(default_factory=dict)
+    figures: Mapping[str, tuple[Figure | bytes, str]] = field(default_factory=dict)
     hardware: str = ""
     seconds: Mapping[str, float] = field(default_factory=dict)
     energy: Mapping[str, float] = field(default_factory=dict)
@@ -209,7 +210,7 @@ def write_model_card(
     with staged(root) as stage:
         (stage / "figures").mkdir()
         for file, (figure, _) in report.figures.items():
-            figure.savefig(stage / "figures" / file, dpi=DPI)
+            (stage / "figures" / file).write_bytes(drawn(figure))
         if (data := report.data) is not None and data.hub_id and report.scores is not None:
             slug = re.sub(r"[^a-z0-9]+", "_", data.name.split("/")[-1].lower()).strip("_") or "results"
             (stage / ".eval_results").mkdir()
@@ -220,6 +221,15 @@ def write_model_card(
         logger.info("Removing %s, which belongs to the earlier card of %s.", stale, root)
         (root / stale).unlink(missing_ok=True)
     return root / "README.md"
+
+
+def drawn(figure: Figure | bytes) -> bytes:
+    """A figure as a PNG file, if it is not one already: to draw one takes a second."""
+    if isinstance(figure, bytes):
+        return figure
+    with io.BytesIO() as file:
+        figure.savefig(file, dpi=DPI, format="png")
+        return file.getvalue()
 
 
 def adapt_model_card(content: str, folder: Path, report: ModelReport) -> None:

@@ -40,7 +40,7 @@ from hf_mlcl.models.families import (
     represent,
 )
 from hf_mlcl.models.loading import check_kernels, check_weights, place, trust_backbone, unreadable_weights
-from hf_mlcl.models.padding import HEEDS_PADDING, WIDE, groups_by_length
+from hf_mlcl.models.padding import HEEDS_PADDING, groups_by_length
 from hf_mlcl.models.row_dropout import RowDropout, batch_dropout
 
 TEXT_INPUTS = ("input_ids", "attention_mask", "token_type_ids", "position_ids", "inputs_embeds")
@@ -119,8 +119,8 @@ class SharedModel(PreTrainedModel):
         """What the backbone makes of a batch: one vector per row, as `MLCLConfig` says."""
         if self.config.modalities is not None:
             return dual.joined_features(self.backbone, inputs, self.config.modalities)
-        may = self.backbone.config.model_type not in HEEDS_PADDING and feature_size(self.backbone) >= WIDE
-        groups = groups_by_length(inputs) if may and not (self.training and self.dropout_by_row) else None
+        whole = self.backbone.config.model_type in HEEDS_PADDING or (self.training and self.dropout_by_row)
+        groups = None if whole else groups_by_length(inputs)
         if groups is not None:
             parts, places = groups
             return torch.cat([self._features_of(part) for part in parts])[places]

@@ -15,8 +15,6 @@ GROUP_ROWS = 16
 """Rows a group: matrix products of fewer are slower by the token."""
 WORTH_IT = 0.9
 """Share of the padded batch that groups may take, at most: each of them costs calls."""
-WIDE = 128
-"""Features of an encoder for which groups pay: a narrower one computes a batch in less time than a call takes."""
 HEEDS_PADDING = ("big_bird", "canine", "convbert", "fnet", "funnel", "mobilebert", "nystromformer", "reformer", "yoso")
 """Encoders whose mask does not hold everything back: how far a text is padded changes what they make of it."""
 TEXT = {"input_ids", "attention_mask", "token_type_ids"}

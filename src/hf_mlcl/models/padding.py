@@ -44,9 +44,10 @@ def groups_by_length(inputs: Mapping[str, Tensor]) -> tuple[list[dict[str, Tenso
     mask = (mask != 0).long()
     if (mask[:, 1:] > mask[:, :-1]).any():  # padded on the left, where columns cannot go without moving positions
         return None
-    order = mask.sum(1).argsort(stable=True)
+    tokens = mask.sum(1)
+    order = tokens.argsort(stable=True)
     rows = torch.split(order, GROUP_ROWS)
-    lengths = [max(int(mask[part[-1]].sum()), 1) for part in rows]
+    lengths = [max(int(tokens[part[-1]]), 1) for part in rows]
     if sum(len(part) * length for part, length in zip(rows, lengths, strict=True)) > WORTH_IT * mask.numel():
         return None
     parts = [

@@ -1,4 +1,4 @@
-"""What the trainer adds to a step, what padding costs, memory of chunked encoding: `python benchmarks/training.py`."""
+"""What the trainer adds to a step, padding, layouts of images, memory of chunks: `python benchmarks/training.py`."""
 
 from __future__ import annotations
 
@@ -92,6 +92,35 @@ def padded() -> None:
     )
 
 
+def layout() -> None:
+    """Convolutional networks on CPUs with the channels of images last, as `MLCLModel` has them, and first."""
+    torch.manual_seed(0)
+    rows = []
+    for name in ("mobilenetv2_100", "efficientnet_b0", "resnet50"):
+        model = MLCLModel.from_backbone(name, ["a"], pretrained=False).eval()
+        images = torch.randn(32, 3, 96, 96)
+
+        def encode(channels_last: bool, model: MLCLModel = model, images: torch.Tensor = images) -> torch.Tensor:
+            model._convolves = channels_last
+            return model(pixel_values=images).features
+
+        def step(channels_last: bool, encode: Any = encode, model: MLCLModel = model) -> None:
+            encode(channels_last).sum().backward()
+            model.zero_grad()
+
+        for what, does in (("forward and backward", step), ("forward", torch.no_grad()(encode))):
+            seconds = interleaved(
+                {"last": lambda does=does: does(True), "first": lambda does=does: does(False)}, rounds=3, repeats=2
+            )
+            first, last = seconds["first"], seconds["last"]
+            rows.append([f"`{name}`", what, f"{first:.2f}", f"{last:.2f}", f"{last / first:.2f}x"])
+    table(
+        "Convolutional networks, batch 32, 96 pixels",
+        ["model", "", "channels first, seconds", "channels last", "relative"],
+        rows,
+    )
+
+
 def _peak(rows: int, chunk: int | None) -> tuple[float, float]:
     """(megabytes in all, megabytes above the model) of a training step."""
     with tempfile.TemporaryDirectory() as folder:
@@ -125,6 +154,7 @@ def main() -> None:
     """Print the tables."""
     overhead()
     padded()
+    layout()
     memory()
 
 

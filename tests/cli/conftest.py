@@ -36,13 +36,14 @@ def reviews(tmp_path_factory):
     return path
 
 
-QUICK = ["--backbone", "small", "--epochs", "1", "--batch_size", "16", "--use_cpu"]
+SMALL = ["--backbone", "small", "--epochs", "1", "--batch_size", "16", "--use_cpu"]
+QUICK = [*SMALL, "--no_page"]
 
 
 @pytest.fixture(scope="session")
 def trained(reviews, tmp_path_factory):
     """The output folder of a training."""
     folder = tmp_path_factory.mktemp("trained") / "run"
-    result = CliRunner().invoke(app, ["train", str(reviews), "--output_dir", str(folder), *QUICK])
+    result = CliRunner().invoke(app, ["train", str(reviews), "--output_dir", str(folder), *SMALL])
     assert result.exit_code == 0, f"{result.output}\n{result.stderr}\n{result.exception!r}"
     return folder

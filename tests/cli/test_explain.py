@@ -92,10 +92,10 @@ def test_wrong_arguments_are_named(hf_mlcl, trained, reviews, wrong, message):
 
 
 def test_train_without_a_page_writes_none_and_refuses_a_contradiction(hf_mlcl, reviews, tmp_path):
-    hf_mlcl("train", reviews, "--output_dir", tmp_path / "run", "--no_page", "--export", "False", *QUICK)
+    hf_mlcl("train", reviews, "--output_dir", tmp_path / "run", "--export", "False", *QUICK)
     assert not (tmp_path / "run" / "explain.html").exists()
     assert "explain.html" not in (tmp_path / "run" / "classifier" / "README.md").read_text(encoding="utf-8")
-    hf_mlcl("train", reviews, "--no_page", "--page", "True", *QUICK, code=2)
+    hf_mlcl("train", reviews, "--page", "True", *QUICK, code=2)
 
 
 def test_a_page_that_cannot_be_written_fails_no_training(tmp_path, monkeypatch, caplog):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from cli.conftest import QUICK
+from cli.conftest import SMALL
 from experiments.toy import SETTINGS, build
 from hf_mlcl import ContrastiveMultiLabelTrainer
 from hf_mlcl.evaluation import linear
@@ -73,7 +73,7 @@ def test_a_loss_on_logits_needs_no_features_of_training_rows(calls, tmp_path):
 @pytest.mark.parametrize("minutes", [None, 0.001], ids=["fine-tuned", "frozen"])
 def test_train_encodes_each_split_once_by_each_weights(calls, hf_mlcl, reviews, tmp_path, minutes):
     time = [] if minutes is None else ["--minutes", minutes]
-    quick = QUICK if minutes is None else [word for word in QUICK if word not in ("--epochs", "1")]
+    quick = SMALL if minutes is None else [word for word in SMALL if word not in ("--epochs", "1")]
     hf_mlcl("train", reviews, "--output_dir", tmp_path / "run", "--export", "False", *quick, *time)
     repeated = {key[:2]: count for key, count in calls.items() if count > 1}
     assert not repeated

@@ -52,6 +52,9 @@ for pooling in ("first", "mean"):
     hidden, mask = model(**batch).last_hidden_state, batch["attention_mask"].unsqueeze(-1)
     found[f"auto {pooling}"] = hidden[:, 0] if pooling == "first" else (hidden * mask).sum(1) / mask.sum(1)
 
+bare = AutoModel.from_pretrained(root + "/bare").eval()
+facts["bare model"], found["bare"] = type(bare).__name__, bare(torch.tensor([[0, 5, 2]])).last_hidden_state
+
 folder = root + "/image"
 model = timm.create_model("local-dir:" + folder, pretrained=True, num_classes=0).eval()
 auto, prepare = AutoModel.from_pretrained(folder).eval(), AutoImageProcessor.from_pretrained(folder)
@@ -160,6 +163,7 @@ def elsewhere(text, image, tmp_path_factory):
     mean = text_case(root / "run-mean", pooling="mean", normalize=True)
     one_head = text_case(root / "run-head", architecture="bert", config=ONE_HEAD)
     images = image_case(root / "run-images", "mobilenetv3_small_050", ONE_HEAD)
+    text.model.save_backbone(root / "bare")
     export_encoder(text.model, root / "text-first", text.processor)
     export_encoder(mean.model, root / "text-mean", mean.processor)
     export_encoder(image.model, root / "image", image.processor)
@@ -290,6 +294,13 @@ def test_automodel_gives_the_features_of_a_text_encoder(elsewhere, text):
     assert np.abs(elsewhere.found["auto first"] - text.features()).max() < 1e-5
     means = elsewhere.found["auto mean"]  # before they are scaled to length 1, as the card says
     assert np.abs(means / np.linalg.norm(means, axis=1, keepdims=True) - elsewhere.mean.features()).max() < 1e-5
+
+
+def test_the_bare_backbone_is_a_model_of_transformers(elsewhere, text):
+    assert elsewhere.facts["bare model"] == "RobertaModel"
+    with torch.no_grad():
+        expected = text.model.eval().backbone(torch.tensor([[0, 5, 2]])).last_hidden_state
+    assert np.abs(elsewhere.found["bare"] - expected.numpy()).max() < 1e-5
 
 
 def test_sentence_transformers_give_the_features_of_a_text_encoder(elsewhere, text):

@@ -42,7 +42,7 @@ def work(file, folder, die_at):
     At a step of training or evaluation, counted over all runs, a run kills its worker.
     """
     context = multiprocessing.get_context("fork")
-    hf_mlcl.study.running._context = lambda devices, runner: context
+    hf_mlcl.study.running.processes = lambda *modules, cuda: context
     steps = context.Value("i", 0)
 
     def dying(step):

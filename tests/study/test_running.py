@@ -52,7 +52,7 @@ def start_command(study, workers=1, clock=None, **environment):
 def _work(study, workers, clock, environment):
     os.environ.update(environment)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where tests run in the background
-    hf_mlcl.study.running._context = lambda devices, runner: FORK
+    hf_mlcl.study.running.processes = lambda *modules, cuda: FORK
     if clock is not None:
         time.time = clock
     run_study(study, workers=workers, runner=quick_runner)

@@ -114,6 +114,7 @@ class SharedModel(PreTrainedModel):
         self.backbone = backbone
         images_only = config.modalities == ["image"]
         self.main_input_name = "pixel_values" if images_only else self.backbone.main_input_name
+        self._convolves = any(isinstance(part, nn.BatchNorm2d) for part in backbone.modules())
 
     def features_of(self, inputs: Mapping[str, Tensor]) -> Tensor:
         """What the backbone makes of a batch: one vector per row, as `MLCLConfig` says."""
@@ -127,6 +128,10 @@ class SharedModel(PreTrainedModel):
         return self._features_of(inputs)
 
     def _features_of(self, inputs: Mapping[str, Tensor]) -> Tensor:
+        pixels = inputs.get("pixel_values")
+        if self._convolves and pixels is not None and pixels.device.type == "cpu" and not torch.compiler.is_compiling():
+            # Convolutional networks are faster so on CPUs; a vision transformer, which has but one convolution, is not.
+            inputs = {**inputs, "pixel_values": pixels.contiguous(memory_format=torch.channels_last)}
         outputs = self.backbone(**decoder_inputs(self.config.backbone_config, inputs))
         return represent(outputs, inputs.get("attention_mask"), self.config.pooling, self.config.normalize_features)
 

@@ -42,8 +42,10 @@ def compare(
     if workers < 2:
         yield from (_trained(corpus, job) for job in jobs)
         return
+    from hf_mlcl.study.running import processes
+
     others = set(multiprocessing.active_children())
-    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _become_worker, (workers,)) as pool:
+    with ProcessPoolExecutor(workers, processes("hf_mlcl.experiments.running"), _become_worker, (workers,)) as pool:
         try:
             for future in [pool.submit(_trained, corpus, job) for job in jobs]:
                 yield future.result()

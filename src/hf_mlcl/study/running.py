@@ -122,7 +122,9 @@ def _in_pool(jobs: Sequence[Job], workers: int | None, say: Callable[[str], None
     devices = (named or [str(index) for index in range(torch.cuda.device_count())])[: torch.cuda.device_count()]
     slots = list(range(workers or max(1, len(devices))))
     share = 1 if devices else len(slots)
-    context = _context(devices, jobs[0].runner)
+    runner = jobs[0].runner
+    heavy = ["hf_mlcl.experiments.running"] if runner is run_experiment_of else []
+    context = processes(*heavy, runner.__module__, cuda=bool(devices))
     waiting = list(jobs)
     running: dict[Any, tuple[Any, Job, int]] = {}
     try:
@@ -180,15 +182,19 @@ def _death(exit_code: int, log: Path) -> str:
     return "\n".join([*tail, f"The run's process ended with {how}."])
 
 
-def _context(devices: Sequence[str], runner: Runner) -> Any:
-    """Fresh interpreters; on Linux without a GPU (CUDA must not be copied) copies of one that has the imports done."""
+def processes(*modules: str, cuda: bool = False) -> Any:
+    """Where processes come from: new interpreters; on Linux without CUDA, which must not be copied, copies of one.
+
+    Args:
+        modules: What that one has imported.
+        cuda: Whether the processes use CUDA.
+    """
     from accelerate.utils import patch_environment
 
-    if devices or sys.platform != "linux":
+    if cuda or sys.platform != "linux":
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
-    heavy = ["hf_mlcl.experiments.running"] if runner is run_experiment_of else []
-    context.set_forkserver_preload([*heavy, __name__, runner.__module__])
+    context.set_forkserver_preload([__name__, *modules])
     # The server looks for modules where a new interpreter would, not where this one does.
     with patch_environment(PYTHONPATH=os.pathsep.join(map(os.path.abspath, sys.path))):
         multiprocessing.forkserver.ensure_running()

@@ -23,7 +23,7 @@ from copies import HANGS
 from experiments.tiny import text_backbone
 from hf_mlcl.study import execution, load_study, run_study, study_table
 from hf_mlcl.study.execution import expanded, run_experiment_of
-from hf_mlcl.study.results import read_result, run_lock
+from hf_mlcl.study.results import read_result, run_lock, run_state
 from study.made import fail
 from study.quick import commands, journal, make_study, quick_runner, scores
 
@@ -260,13 +260,17 @@ def test_a_result_names_places_as_the_study_does_and_not_as_the_machine(tmp_path
         losses: [bce]
         defaults: {backbone: $ENCODERS/tiny, max_train_samples: 40, max_eval_samples: 20, max_steps: 1, use_cpu: true}
     """)
-    (run,) = load_study(tmp_path / "study.yaml").runs
+    study = load_study(tmp_path / "study.yaml", [f"output_dir={tmp_path / 'out'}"])
+    (run,) = study.runs
     settings = run_experiment_of(run, tmp_path / "run")["settings"]
     assert settings["backbone"] == "$ENCODERS/tiny"
     assert [name for name, value in settings.items() if str(tmp_path) in str(value)] == []
     monkeypatch.delenv("ENCODERS")
     with pytest.raises(ValueError, match=r"backbone '\$ENCODERS/tiny' names an environment variable that is not set"):
         run_experiment_of(run, tmp_path / "run")
+    with pytest.raises(ValueError, match=r"not set here: \$ENCODERS\. .* --set backbone=PATH"):
+        run_study(study)
+    assert run_state(study.run_folder(run)) == "waiting"  # and not failed
 
 
 def test_the_number_of_workers_is_checked(tmp_path):

@@ -172,7 +172,7 @@ def run_experiment_of(run: Run, folder: Path) -> Mapping[str, Any]:
     clear_broken_checkpoints(folder)
     resume = {"resume_from_checkpoint": "last"} if last_whole_checkpoint(folder) else {}
     settings = {**QUIET, **run.arguments, "output_dir": str(folder), **resume}
-    settings |= {name: expanded(settings[name], name) for name in PATHS if settings.get(name)}
+    settings |= paths_of(settings)
     result = run_experiment(*build_experiment(study_recipe(settings["corpus"]), settings))
     # HF counts the training loss from where a training was resumed: it would depend on interruptions.
     metrics = {name: value for name, value in result.metrics.items() if name != "train_loss"}
@@ -181,11 +181,20 @@ def run_experiment_of(run: Run, folder: Path) -> Mapping[str, Any]:
     return {"metrics": metrics, "seconds": result.seconds, "settings": known | as_stated}
 
 
+def paths_of(settings: Mapping[str, Any]) -> dict[str, str]:
+    """Those of the settings that are paths, `expanded`."""
+    return {name: expanded(settings[name], name) for name in PATHS if settings.get(name)}
+
+
 def expanded(path: str, name: str = "data_dir") -> str:
     """A path with ``~`` and variables filled in: ``$DATA/aapd`` names one run on machines with different folders."""
     full = os.path.expanduser(os.path.expandvars(path))
     if "$" in full:
-        raise ValueError(f"{name} {path!r} names an environment variable that is not set here.")
+        variable = full[full.index("$") :].split("/")[0]
+        raise ValueError(
+            f"{name} {path!r} names an environment variable that is not set here: {variable}. Set it before "
+            f"the command ({variable.strip('${}')}=/path/to/it hf-mlcl study ...), or give another path with --set {name}=PATH."
+        )
     return full
 
 

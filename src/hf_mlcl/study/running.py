@@ -20,7 +20,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from hf_mlcl.study.execution import Job, Runner, do, record_failure, run_experiment_of
+from hf_mlcl.study.execution import Job, Runner, do, paths_of, record_failure, run_experiment_of
 from hf_mlcl.study.on_ray import on_ray
 from hf_mlcl.study.results import read_failure, read_result, run_state, write_plan
 from hf_mlcl.study.specification import Study
@@ -89,6 +89,9 @@ def run_study(
         return jobs
 
     jobs = left()
+    if not ray and runner is run_experiment_of:  # on Ray, variables are those of the machine that does the run
+        for job in jobs:
+            paths_of(job.run.arguments)
     notify(f"{len(runs)} runs, {progress.finished} of them finished", progress)
     while jobs:
         ended = on_ray(jobs, ray) if ray else _in_pool(jobs, workers, lambda line: notify(line, progress))

@@ -192,8 +192,8 @@ def expanded(path: str, name: str = "data_dir") -> str:
     if "$" in full:
         variable = full[full.index("$") :].split("/")[0]
         raise ValueError(
-            f"{name} {path!r} names an environment variable that is not set here: {variable}. Set it before "
-            f"the command ({variable.strip('${}')}=/path/to/it hf-mlcl study ...), or give another path with --set {name}=PATH."
+            f"{name} {path!r} names an environment variable that is not set here: {variable}. Set it before the "
+            f"command ({variable.strip('${}')}=/path/to/it hf-mlcl study ...), or give a path: --set {name}=PATH."
         )
     return full
 

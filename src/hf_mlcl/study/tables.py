@@ -222,8 +222,12 @@ class _Builder:
         rows = [Row(self.group(loss), loss, [cells[i] for cells in filled]) for i, loss in enumerate(losses)]
         rows.sort(key=lambda row: GROUPS.index(row.group))
         with_paper = any(column[-1] == PAPER for column in columns)
-        # Levels that say the same everywhere are left out, but for the first, the corpus.
-        levels = [i for i in range(4) if i == 0 or len({column[i] for column in columns}) > 1]
+        # Levels that say the same everywhere are left out: the corpus too, where metrics tell the columns apart.
+        levels = [i for i in range(4) if len({column[i] for column in columns}) > 1]
+        if 2 in levels and 0 not in levels:
+            title = f"{title}, {columns[0][0]}"
+        else:
+            levels = sorted({0, *levels})
         headings = [tuple(column[level] for level in levels) for column in columns]
         return ReportTable(title, headings, rows, self.notes(tests, with_paper))
 

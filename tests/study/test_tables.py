@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import html.parser
 import re
 import threading
@@ -200,12 +201,15 @@ def test_runs_that_did_not_measure_their_cost_have_no_table_of_it(study):
     assert cost_tables(study) == []
 
 
-def test_a_corpus_under_a_name_of_the_files_own_has_no_numbers_of_the_paper(tmp_path):
-    for name, levels in (("aapd", {"ours", "paper"}), ("arXiv", {"arXiv"})):
-        one = run(name, "reg", 0)
-        one.arguments["corpus"] = "aapd"
-        (table, *_) = report_tables(finished_study(tmp_path / name, [(one, {"test_macro_f1": 0.5})]))
-        assert {column[-1] for column in table.columns} == levels
+@pytest.mark.parametrize(
+    ("corpus", "loss", "levels"),
+    [("aapd", "reg", {"ours", "paper"}), ("arXiv", "reg", {"arXiv"}), ("aapd", "frozen", {"AAPD"})],
+)
+def test_a_corpus_or_loss_under_a_name_of_the_files_own_has_no_numbers_of_the_paper(tmp_path, corpus, loss, levels):
+    one = run("aapd", "reg", 0)
+    one = dataclasses.replace(one, corpus=corpus, loss=loss)
+    (table, *_) = report_tables(finished_study(tmp_path, [(one, {"test_macro_f1": 0.5})]))
+    assert {column[-1] for column in table.columns} == levels
 
 
 NASTY = ReportTable(

@@ -280,9 +280,10 @@ class _Builder:
             return None
 
     def paper_cell(self, place: Place, loss: str) -> Cell | None:
-        corpus, setting, metric = place  # a corpus under a name of the file's own is not what the paper speaks of
+        corpus, setting, metric = place
         own = next(r for r in self.study.runs if (r.corpus, r.setting, r.loss) == (corpus, setting, loss)).arguments
-        value = paper_value(corpus, own.get("size", "full"), own["loss"], metric)
+        # A corpus or a loss under a name of the file's own is not what the paper speaks of.
+        value = paper_value(corpus, own.get("size", "full"), loss, metric) if loss == own["loss"] else None
         return None if value is None else Cell(metric_of(metric).text(value))
 
     def group(self, name: str) -> str:

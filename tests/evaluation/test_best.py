@@ -138,6 +138,18 @@ def test_a_handful_of_rows_and_labels_that_nobody_has_give_finite_heads(rows):
     assert heads.bias.isfinite().all()
 
 
+def test_a_label_without_rows_is_as_likely_as_half_a_row_of_it_and_ranks_new_rows_by_its_prior():
+    x, y, names = made(300)
+    fresh, truth, _ = made(2000, seed=1)
+    y[:, 0] = False
+    p = fit_best_heads(x, y, priors={"names": names}).logits(fresh).sigmoid()
+    assert 0.1 / len(x) < p[:, 0].mean() < 10 / len(x)
+    assert average_precision_score(truth[:, 0], p[:, 0]) > 1.5 * truth[:, 0].float().mean()
+    y[:, 1] = True
+    sure = fit_best_heads(x, y).logits(fresh)[:, 1].sigmoid()
+    assert 0.1 / len(x) < (1 - sure).mean() < 10 / len(x)
+
+
 def test_constant_features_get_no_weight_that_would_blow_up_on_new_rows():
     x, y, _ = made(50)
     x[:, 0] = 1.0

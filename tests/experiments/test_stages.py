@@ -15,7 +15,7 @@ from hf_mlcl.evaluation import LinearEvaluationConfig, fit_best_heads
 from hf_mlcl.experiments import anytime, verdict
 from hf_mlcl.experiments import stages as stages_module
 from hf_mlcl.experiments.anytime import Anytime
-from hf_mlcl.experiments.prediction import Predictor
+from hf_mlcl.experiments.prediction import Predictor, training_settings
 from hf_mlcl.experiments.running import run_experiment
 from hf_mlcl.experiments.stages import BLENDS, Stages, ranking_score, step_seconds
 from hf_mlcl.experiments.verdict import side_by_side
@@ -399,6 +399,37 @@ def test_a_training_that_was_interrupted_ends_with_the_numbers_of_one_that_was_n
     assert {name: resumed.metrics[name] for name in judged} == pytest.approx(
         {name: whole.metrics[name] for name in judged}, abs=1e-6
     )
+
+
+def test_interrupted_before_its_first_checkpoint_it_keeps_the_best_so_far_until_something_is_better(
+    tmp_path, monkeypatch
+):
+    settings = {"protocol": "best", "thresholds": "macro_f1", "save_strategy": "no"}
+    fit, step, calls = Stages._fit, ContrastiveMultiLabelTrainer.training_step, []
+    monkeypatch.setattr(  # the later the better
+        Stages, "_fit", lambda self, at, *given: dataclasses.replace(fit(self, at, *given), score=float(at))
+    )
+
+    def interrupted(**more):
+        """The classifier that a training leaves which fails at its last step or, the next time, at its first."""
+        with monkeypatch.context() as patch:
+            fatal = [8, 1, 1][len(calls)]
+            calls.append([])
+            counted = calls[-1]
+            patch.setattr(
+                ContrastiveMultiLabelTrainer,
+                "training_step",
+                lambda *given: step(*given) if not counted.append(1) and len(counted) < fatal else 1 / 0,
+            )
+            with pytest.raises(ZeroDivisionError):
+                run_experiment(*build(tmp_path / "run", max_steps=8, **settings, **more), quiet=True)
+        return (tmp_path / "run" / "classifier" / "model.safetensors").read_bytes()
+
+    trained = interrupted()
+    assert training_settings(tmp_path / "run")["max_steps"] == 8, "for `evaluate`, though there is no result yet"
+    assert interrupted() == trained
+    assert interrupted(overwrite=True) != trained, "stage 0 of a training that begins anew"
+    assert run_experiment(*build(tmp_path / "run", max_steps=8, **settings), quiet=True).verdict["choices"]["kept"]
 
 
 def test_a_look_that_is_met_again_is_told_once(tmp_path):

@@ -46,6 +46,8 @@ PACE_ROWS = (32, 32, 128)
 """Rows that the pace of encoding is measured with: to warm up, few, more."""
 NAMES_AT_A_TIME = 64
 """Names of labels that are encoded together."""
+BEST_FILE = "best.pt"
+"""In the hidden folder: the best stage and its weights, until the training has ended."""
 UNIFORMITY_ROWS = 10_000
 """Rows that uniformity is measured on: its cost grows with their square."""
 
@@ -54,7 +56,8 @@ class Anytime:
     """Goes through the stages of an experiment, and keeps the best so far in its output folder.
 
     `start` is when the experiment began (`time.perf_counter`); `tell` is called with what a person wants to know while
-    waiting; `resumed`: the folder has a classifier of this experiment already, which stage 0 does not replace.
+    waiting; `resumed`: the experiment was interrupted in this folder, so that the best classifier so far, where there is
+    one, is not replaced by a worse one.
     """
 
     def __init__(
@@ -82,7 +85,7 @@ class Anytime:
             if not described:
                 raise ValueError(f"label_descriptions: {unknown_name('label', next(iter(given)), known, most=10)}")
         self.trainer, self.inputs, self.experiment = trainer, inputs, experiment
-        self.output, self.start, self.tell, self.resumed = output, start, tell, resumed
+        self.output, self.start, self.tell = output, start, tell
         self.stages = Stages(
             trainer,
             inputs.data["train"],
@@ -92,11 +95,13 @@ class Anytime:
             self._publish,
             experiment.feature_cache_dir,
         )
-        self.kept = output.hidden / "best.pt"
-        if resumed:
-            loaded = torch.tensor([self.stages.load(self.kept)], device=trainer.args.device)
-            if not bool(trainer.accelerator.gather(loaded.long()).all()):  # another machine's disk: all or none
-                self.stages.best = None
+        self.kept = output.hidden / BEST_FILE
+        loaded = torch.tensor([resumed and self.stages.load(self.kept)], device=trainer.args.device)
+        self.resumed = bool(trainer.accelerator.gather(loaded.long()).all())  # another machine's disk: all or none
+        if not self.resumed:
+            self.stages.best, self.stages.history = None, []
+        elif (best := self.stages.best) is not None and best.step > 0:
+            tell(f"The best before the interruption is kept: step {best.step}, ranking score {best.score:.3f}.")
         self.frozen: LinearEvaluationResult
         self.test_features: tuple[Any, Any]
         self.seconds: dict[str, float] = {}

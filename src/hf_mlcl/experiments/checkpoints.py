@@ -167,9 +167,14 @@ def is_same(before: Mapping[str, Any] | None, settings: Mapping[str, Any]) -> bo
     return before is not None and {**before, **dict.fromkeys(passing)} == {**now, **dict.fromkeys(passing)}
 
 
+def has_same_data(before: Mapping[str, Any] | None, settings: Mapping[str, Any]) -> bool:
+    """Whether the data are those of the training that was interrupted."""
+    return (before or {}).get(DATA_FINGERPRINT) == settings.get(DATA_FINGERPRINT)
+
+
 def check_same_data(before: Mapping[str, Any] | None, settings: Mapping[str, Any]) -> None:
     """Raise if the data are not those of the training that was interrupted."""
-    if (before or {}).get(DATA_FINGERPRINT) != settings.get(DATA_FINGERPRINT):
+    if not has_same_data(before, settings):
         raise ValueError(
             "The data have changed since the training in output_dir was interrupted. Start again (--overwrite), or go "
             "on with other data than those that it began with (--resume_from_checkpoint last)."

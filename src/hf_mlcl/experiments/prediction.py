@@ -18,6 +18,7 @@ from transformers.image_utils import load_image
 
 from hf_mlcl.data import download, encode_labels
 from hf_mlcl.evaluation.feature_cache import feature_key
+from hf_mlcl.experiments.output_folder import OutputFolder
 from hf_mlcl.experiments.results import METRICS_FILE, ExperimentResult
 from hf_mlcl.inference.encoding import reads_both, text_image_batch
 from hf_mlcl.metrics import DecisionRule
@@ -246,6 +247,6 @@ def training_result(model: str | os.PathLike[str]) -> ExperimentResult | None:
 
 
 def training_settings(model: str | os.PathLike[str]) -> dict[str, Any]:
-    """The settings of that experiment, as far as they are known."""
+    """The settings of that experiment, as far as they are known; also of one that was interrupted."""
     result = training_result(model)
-    return result.settings if result else {}
+    return result.settings if result else OutputFolder(Path(model_within(model)).parent).interrupted() or {}

@@ -23,12 +23,13 @@ from hf_mlcl.data.labels import label_counts
 from hf_mlcl.data.own import data_fingerprint
 from hf_mlcl.data.registry import list_corpora
 from hf_mlcl.evaluation import LinearEvaluationResult, space_quality
-from hf_mlcl.experiments.anytime import UNIFORMITY_ROWS, Anytime
+from hf_mlcl.experiments.anytime import BEST_FILE, UNIFORMITY_ROWS, Anytime
 from hf_mlcl.experiments.arguments import ExperimentArguments
 from hf_mlcl.experiments.checkpoints import (
     StatisticsInCheckpoints,
     check_same_data,
     delete_checkpoints,
+    has_same_data,
     is_same,
     starting_checkpoint,
 )
@@ -173,22 +174,26 @@ def _run(
     settings = {**training.to_dict(), **dataclasses.asdict(experiment)}
     settings = {name: value for name, value in settings.items() if "token" not in name}
     before = output.interrupted()
-    checkpoint = starting_checkpoint(experiment, training, same_again=is_same(before, settings))
+    same_again = is_same(before, settings)
+    checkpoint = starting_checkpoint(experiment, training, same_again=same_again)
     set_seed(training.seed)
     with measured("data"):
         data = load_data(experiment, training) if data is None else data
         settings |= _known_data(experiment, data)
         if checkpoint is not None and not training.resume_from_checkpoint:
             check_same_data(before, settings)
+        resumed = checkpoint is not None or (same_again and not experiment.overwrite and has_same_data(before, settings))
         inputs = prepare_inputs(data, experiment, training)
     trainer = _trainer(inputs, training, checkpoint)
     watching = Watching(trainer, display)
     if first := trainer.is_world_process_zero():
+        if not resumed:
+            (output.hidden / BEST_FILE).unlink(missing_ok=True)  # of another training
         output.begin(settings)
     anytime = None
     features: SplitFeatures = {}
     if experiment.protocol == "best":
-        anytime = Anytime(trainer, inputs, experiment, output, start, display.tell, resumed=checkpoint is not None)
+        anytime = Anytime(trainer, inputs, experiment, output, start, display.tell, resumed)
         metrics, evaluated = _in_stages(anytime, checkpoint, watching, measured)
         features = anytime.features
     else:

@@ -277,7 +277,8 @@ class _Looks(TrainerCallback):  # type: ignore[misc]
             return
         before = self.stages.best
         self.stages.look(self.rows)
-        self.vain = 0 if self.stages.best is not before else self.vain + 1
+        again = before is not None and state.global_step <= before.step  # on the way to what was known already
+        self.vain = 0 if again or self.stages.best is not before else self.vain + 1
         if self.vain >= PATIENCE:
             control.should_training_stop = True
 

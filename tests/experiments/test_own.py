@@ -83,6 +83,15 @@ def test_a_processor_that_knows_bfloat16_uses_it_for_texts_until_something_else_
     assert not build_experiment(recipe, settings)[1].bf16
 
 
+def test_settings_follow_the_training_rows_that_are_kept():
+    few, cut, many = data_of(160), data_of(5000), data_of(5000)
+    settings = [
+        own_recipe(data, "mine", "somewhere", most).for_loss("reg")
+        for data, most in ((few, None), (cut, 160), (many, None))
+    ]
+    assert settings[0]["num_train_epochs"] == settings[1]["num_train_epochs"] > settings[2]["num_train_epochs"]
+
+
 @pytest.mark.parametrize("kind", ["text", "image"])
 def test_the_default_encoder_fits_the_machine(kind, monkeypatch):
     sizes = {}

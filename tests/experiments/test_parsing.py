@@ -221,12 +221,18 @@ def test_bf16_auto_is_what_the_cpu_does_faster_and_a_slow_bf16_is_told(knows, mo
         ("voc2007", '{"draw_seed": "seed"}', "draw_seed=42 has no use for size='full'"),
         ("aapd", '{"halves": "hash"}', "corpus_options: aapd has no option 'halves'"),
         ("aapd", "[1]", "corpus_options must be a mapping such as"),
-        ("mine.csv", '{"labelled_only": true}', r"are for the corpora of `hf-mlcl corpora`, and 'mine\.csv' is none"),
+        ("mine.csv", '{"labelled_only": true}', r"is for the corpora of `hf-mlcl corpora`, and 'mine\.csv' is none"),
     ],
 )
 def test_options_of_a_corpus_are_refused_before_anything_is_loaded(corpus, options, reason):
     with pytest.raises(ValueError, match=reason):
         build_experiment(Recipe(corpus), {"corpus_options": options, "use_cpu": True})
+
+
+@pytest.mark.parametrize("setting", [{"size": "small"}, {"data_dir": "."}])
+def test_what_is_for_corpora_is_refused_for_data_of_ones_own(setting):
+    with pytest.raises(ValueError, match=r"is for the corpora of `hf-mlcl corpora`, and 'mine\.csv' is none"):
+        build_experiment(Recipe("mine.csv"), {**setting, "use_cpu": True})
 
 
 def test_options_of_the_recipe_hold_until_others_are_named():

@@ -70,6 +70,16 @@ def test_what_remains_is_never_below_the_frozen_encoder_on_validation(tmp_path, 
         torch.testing.assert_close(trained.model.backbone.state_dict(), before)
 
 
+def test_a_training_that_is_late_ends_with_a_look(tmp_path):
+    trained = trainer(tmp_path, max_steps=40)
+    stages = Stages(trained, rows(80), rows(60, seed=1))
+    stages.begin()
+    trained.add_callback(stages.callback(40, late=lambda: trained.state.global_step >= 3))
+    trained.train()
+    assert trained.state.global_step == 3
+    assert [step for step, _ in stages.history] == [0, 3]
+
+
 def test_training_stops_when_looks_find_nothing_better(tmp_path):
     trained = trainer(tmp_path, learning_rate=0.0, max_steps=40)
     stages = Stages(trained, rows(80), rows(60, seed=1))
@@ -235,7 +245,7 @@ def test_a_later_training_in_the_folder_leaves_nothing_of_the_earlier_one_when_i
 @pytest.mark.parametrize(("most", "minutes"), [(3, 60.0), (1, 60.0)])
 def test_the_steps_of_a_user_are_not_exceeded_by_a_time(tmp_path, most, minutes, monkeypatch):
     planned = []
-    monkeypatch.setattr(Stages, "callback", lambda self, steps, hurried: planned.append(steps) or 1 / 0)
+    monkeypatch.setattr(Stages, "callback", lambda self, steps, *more: planned.append(steps) or 1 / 0)
     with pytest.raises(ZeroDivisionError):
         run_experiment(*build(tmp_path / "run", protocol="best", max_steps=most, minutes=minutes), quiet=True)
     assert planned == [most]

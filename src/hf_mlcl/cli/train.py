@@ -75,21 +75,27 @@ def train(
         from hf_mlcl.experiments import build_experiment
         from hf_mlcl.experiments.dry_run import dry_run
         from hf_mlcl.experiments.inputs import load_data
+        from hf_mlcl.experiments.own import check_kind
 
         chosen = {"page": True, **_chosen(ctx), "corpus": data}
         quiet_libraries()
         recipe, splits = _recipe_and_data(data, chosen, strict, shows, as_json)
     try:
+        if splits is not None:
+            check_kind(chosen, _modality(splits))
         experiment, training = build_experiment(recipe, chosen)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
     training.disable_tqdm = chosen.get("disable_tqdm", False)  # and not because the libraries are quiet
     if shows:
         _show({**vars(training), **vars(experiment)}, splits, announced="backbone" not in chosen)
-        if check:
-            rows = splits and SplitSizes(*(len(splits[name]) for name in ("train", "validation", "test")))
-            print(dry_run(recipe, chosen, modality=splits and _modality(splits), rows=rows))
     if check:
+        rows = splits and SplitSizes(*(len(splits[name]) for name in ("train", "validation", "test")))
+        plan = dry_run(recipe, chosen, modality=splits and _modality(splits), rows=rows)
+        if as_json:
+            print_json(plan.facts() | ({} if splits is None else {"labels": _label_names(splits)}))
+        elif shows:
+            print(plan)
         return
     if strict and splits is None:
         splits = load_data(experiment, training, strict=True)
@@ -133,12 +139,16 @@ def _recipe_and_data(data: str, chosen: Mapping[str, Any], strict: bool, shows: 
         own = read_own_data(data, strict=strict, **columns)
     if shows:
         print_pairs(own.describe(), title=data)
-    return own_recipe(own, data, chosen.get("backbone")), own.splits
+    return own_recipe(own, data, chosen.get("backbone"), chosen.get("max_train_samples")), own.splits
 
 
 def _modality(splits: Any) -> Any:
     columns = () if splits is None else splits["train"].column_names
     return "+".join(name for name in ("text", "image") if name in columns) or "text"
+
+
+def _label_names(splits: Any) -> list[str]:
+    return list(splits["train"].features["labels"].feature.names)
 
 
 def _show(known: dict[str, Any], splits: Any, announced: bool) -> None:
@@ -197,7 +207,8 @@ def _print_verdict(verdict: Mapping[str, Any]) -> None:
     gains = verdict.get("scores", {}).get("gain", {})
     if any(value for value, _, _ in gains.values()):  # there is nothing to tell where the frozen encoder was kept
         cells = [f"{value:+.3f} ({low:+.3f} to {high:+.3f})" for value, low, high in gains.values()]
-        print_pairs(list(zip(gains, cells, strict=True)), title="\ngained over the frozen encoder, 95 % interval")
+        title = f"\ngained over the frozen encoder on {verdict['rows']['test']:,} test rows (labels that they carry)"
+        print_pairs(list(zip(gains, cells, strict=True)), title=f"{title}, 95 % interval")
     if verdict:
         print_pairs(list(verdict["choices"].items()), title="\nchosen")
         print_pairs([(str(number), tip) for number, tip in enumerate(verdict["advice"], 1)], title="\nto try next")

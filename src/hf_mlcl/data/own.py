@@ -174,6 +174,10 @@ def read_own_data(
         have = "has" if len(few) == 1 else "have"
         what = f"{len(few)} of {len(labels.names)} labels {have} fewer than 5 rows and can hardly be learned"
         notes.append(f"{what}: {', '.join(few[:5])}{', …' if len(few) > 5 else ''}")
+    carried = {number for ids in result["train"]["labels"][:] for number in ids}
+    if absent := [name for number, name in enumerate(labels.names) if number not in carried]:
+        what = f"{len(absent)} of {len(labels.names)} labels have no training row: only their names tell of them"
+        notes.append(f"{what}: {', '.join(absent[:5])}{', …' if len(absent) > 5 else ''}")
     if modality == "text" and "test" in result:
         learned = set(result["train"]["text"][:])
         if seen := sum(text in learned for text in result["test"]["text"][:]):

@@ -255,6 +255,8 @@ def _from_texts(tables: Tables, column: str, delimiter: str | None) -> tuple[Lis
     delimiter = _found_delimiter(every) if delimiter is None else delimiter
     shown = {"\t": "tabs", " ": "spaces"}.get(delimiter or "", repr(delimiter))
     lists: Lists = {split: [[*pieces(text, delimiter)] for text in found] for split, found in texts.items()}
+    if delimiter and not any(delimiter in text for text in every):  # named by the user
+        return lists, f"one label per row: {shown} occurs nowhere"
     return lists, f"labels separated by {shown}" if delimiter else "one label per row"
 
 
@@ -298,10 +300,17 @@ def _read_list(text: str, column: str) -> list[str | None]:
 
 
 def _found_delimiter(texts: Sequence[str]) -> str | None:
-    """The first delimiter that occurs; a space only if it makes fewer labels, since names may hold spaces."""
-    for delimiter in (*DELIMITERS, " "):
-        if any(delimiter in text for text in texts):
-            found = {piece for text in texts for piece in pieces(text, delimiter)}
-            if delimiter != " " or len(found) < len(set(texts)):
-                return delimiter
-    return None
+    """The first delimiter that is no stray character: a tenth as many texts have it as have the most frequent one.
+
+    A space only where there is no other, and if it makes fewer labels, since names may hold spaces.
+
+    Examples:
+        >>> _found_delimiter(["C|C++, Rust", *["Rust, Go"] * 20]), _found_delimiter(["a, b|c", "a, b", "d"])
+        (',', '|')
+    """
+    counts = {delimiter: sum(delimiter in text for text in texts) for delimiter in DELIMITERS}
+    for delimiter, count in counts.items():
+        if count and 10 * count >= max(counts.values()):
+            return delimiter
+    found = {piece for text in texts for piece in pieces(text, " ")}
+    return " " if len(found) < len(set(texts)) else None

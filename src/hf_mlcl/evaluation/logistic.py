@@ -100,8 +100,8 @@ def _principal_components(X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def _minimise(X: Tensor, Y: Tensor, decay: Tensor, prior: Tensor, variance: Tensor, tolerance: float) -> Tensor:
     Y = Y.to(X)
     share = Y.mean(0).clamp(1 / (2 * len(X)), 1 - 1 / (2 * len(X)))
-    # A label that no row carries, or every row, has no optimum, its bias would leave for infinity: as if half a row did.
-    Y = torch.where((Y == Y[:1]).all(0), share, Y)
+    # A label that no row carries, or every one, has no optimum: its bias would grow without end. As if half a row did.
+    Y = torch.where((Y[:1] == Y).all(0), share, Y)
     # The optimum without features: a good start for rare labels. It is near that of weak labels with their prior, too.
     solution = torch.cat([prior, share.logit().unsqueeze(1)], dim=1)
     spread = (share * (1 - share)).unsqueeze(1)

@@ -56,8 +56,7 @@ class Anytime:
     """Goes through the stages of an experiment, and keeps the best so far in its output folder.
 
     `start` is when the experiment began (`time.perf_counter`); `tell` is called with what a person wants to know while
-    waiting; `resumed`: the experiment was interrupted in this folder, so that the best classifier so far, where there is
-    one, is not replaced by a worse one.
+    waiting; `resumed`: the experiment was interrupted in this folder, and no worse classifier replaces the best so far.
     """
 
     def __init__(
@@ -138,7 +137,12 @@ class Anytime:
             self.tell("There is no time for fine-tuning: the classifier on the frozen encoder remains.")
             return {}
         self.trainer.args.max_steps = steps
-        self.trainer.add_callback(self.stages.callback(steps, hurried))
+        last_look = self.seconds["all"] + self.seconds["test"] + SAVING if hurried else self._last_look()
+
+        def late() -> bool:  # asked after every step; one clock counts for all ranks
+            return self.experiment.minutes is not None and bool(first_says(self.trainer, self._left() < last_look)[0])
+
+        self.trainer.add_callback(self.stages.callback(steps, hurried, late))
         try:
             outcome = self.trainer.train(resume_from_checkpoint=checkpoint)
             self.stages.blend(lambda: stopped() or not self._has_time())
@@ -241,7 +245,11 @@ class Anytime:
 
     def _has_time(self) -> bool:
         """Whether one more look fits into the time."""
-        return self.experiment.minutes is None or self.seconds["look"] + self._afterwards() < self._left()
+        return self.experiment.minutes is None or self._last_look() < self._left()
+
+    def _last_look(self) -> float:
+        """Seconds that a look takes, and all that follows if it is the last."""
+        return self.seconds["look"] + self._afterwards()
 
     def _priors(self) -> Mapping[str, Tensor]:
         """The encoded names of the labels, where the encoder reads texts."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import textwrap
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import asdict, astuple, dataclass
 from typing import Any, NamedTuple
 
 from transformers import TrainingArguments
@@ -21,7 +21,7 @@ from hf_mlcl.experiments.parsing import build_experiment, evaluates_linearly, li
 from hf_mlcl.experiments.recipe import Recipe, unique
 from hf_mlcl.losses import build_loss, hyperparameters, loss_kinds, loss_names
 from hf_mlcl.models.configuration import MLCLConfig
-from hf_mlcl.study.cost import DEVICE_RATE, kept_rows, settings_cost, split_sizes
+from hf_mlcl.study.cost import kept_rows, settings_cost, split_sizes
 from hf_mlcl.training import ContrastiveTrainingArguments
 
 PAPER, AUTHORS, OURS = "paper", "authors' code", "ours"
@@ -119,7 +119,10 @@ class Resolved:
 
 @dataclass(frozen=True)
 class DryRun:
-    """What would be done; rows, steps and hours are None where the rows are not known, hours also for two towers."""
+    """What would be done; rows, steps and hours are None where the rows are not known.
+
+    So are steps that follow from a time, and hours of data of one's own, which a study's rate says little of.
+    """
 
     title: str
     study: dict[str, Resolved]  # what the study speaks of and matters for this loss and corpus, and what the user said
@@ -127,6 +130,11 @@ class DryRun:
     rows: SplitSizes | None  # those of the official files, less what `max_train_samples` and the like leave out
     steps: int | None
     hours: float | None  # of one GPU at an assumed rate (`hf_mlcl.study.cost`)
+
+    def facts(self) -> dict[str, Any]:
+        """For programs: the rows of each split, the steps, and the value of every setting."""
+        every = {name: one.value for name, one in (self.study | self.others).items()}
+        return {"rows": None if self.rows is None else asdict(self.rows), "steps": self.steps, "settings": every}
 
     def __str__(self) -> str:
         lines = [("setting", "value", "origin", "tried, notes")]
@@ -140,7 +148,7 @@ class DryRun:
             train, validation, test = astuple(self.rows)
             amounts = [
                 f"rows   {train:,} train, {validation:,} validation, {test:,} test",
-                f"steps  {self.steps:,}",
+                f"steps  {'as many as the minutes allow' if self.steps is None else f'{self.steps:,}'}",
             ]
         if self.hours is not None:
             assumed = "of one GPU of the class of an A100, at an assumed rate (see `hf-mlcl study cost --help`)"
@@ -208,8 +216,8 @@ def dry_run(
         study={name: resolved[name] for name in shown},
         others={name: resolved[name] for name in sorted(resolved) if name not in shown},
         rows=rows,
-        steps=None if rows is None else training_steps(rows.train, training),
-        hours=None if rows is None or modality not in DEVICE_RATE else settings_cost(plain, modality, rows).hours,
+        steps=None if rows is None or experiment.minutes is not None else training_steps(rows.train, training),
+        hours=None if rows is None or facts is None else settings_cost(plain, modality, rows).hours,
     )
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import os
+import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -41,12 +43,36 @@ BACKBONES = {
 """What fine-tunes in minutes on each kind of machine, and the megabytes of its download."""
 
 
+OF_KIND = {
+    "text": ("max_length", "max_train_length", "clean_text", "freeze_embeddings"),
+    "image": ("image_size", "augmentation", "freeze_batch_norm"),
+}
+"""Settings that mean something for texts or for images alone."""
+
+
+def check_kind(settings: Mapping[str, Any], modality: str) -> None:
+    """Raise a ValueError for a setting that would do nothing with texts, or with images.
+
+    Examples:
+        >>> check_kind({"image_size": 64}, "text")
+        Traceback (most recent call last):
+        ...
+        ValueError: image_size=64 is for images, but the data are texts. Leave it out.
+    """
+    for kind, names in OF_KIND.items():
+        for name in names if kind not in modality else ():
+            if settings.get(name) is not None:
+                raise ValueError(
+                    f"{name}={settings[name]!r} is for {kind}s, but the data are {modality}s. Leave it out."
+                )
+
+
 def default_backbone(modality: str) -> tuple[str, int]:
     """The backbone for texts or images on this machine, and its size in megabytes."""
     return BACKBONES[modality, "gpu" if torch.accelerator.is_available() else "cpu"]
 
 
-def own_recipe(data: OwnData, corpus: str, backbone: str | None = None) -> Recipe:
+def own_recipe(data: OwnData, corpus: str, backbone: str | None = None, max_train_samples: int | None = None) -> Recipe:
     """Settings that suit the data and the machine; every one can be changed.
 
     A pre-trained encoder is fine-tuned for about 80 steps (texts) or 160 (images), between 2 and 16 epochs (1 above
@@ -57,6 +83,7 @@ def own_recipe(data: OwnData, corpus: str, backbone: str | None = None) -> Recip
         data: The data.
         corpus: What to call them.
         backbone: The backbone; a small sentence encoder or image model if not given, a larger one where there is a GPU.
+        max_train_samples: Training rows that will be kept, if not all.
 
     Examples:
         >>> from hf_mlcl.data import load_corpus
@@ -65,7 +92,7 @@ def own_recipe(data: OwnData, corpus: str, backbone: str | None = None) -> Recip
         >>> settings["protocol"], settings["global_batch_size"], settings["num_train_epochs"]
         ('best', 32, 2)
     """
-    rows = len(data.splits["train"])
+    rows = min(len(data.splits["train"]), max_train_samples or sys.maxsize)
     settings: dict[str, Any] = {
         "backbone": backbone or default_backbone(data.modality)[0],
         "protocol": "best",
@@ -130,7 +157,8 @@ def train_classifier(
     """
     columns: dict[str, Any] = {name: settings.get(name) for name in OWN_DATA}
     own = read_own_data(data, **columns)
-    recipe = own_recipe(own, source_name(data), settings.get("backbone"))
+    check_kind(settings, own.modality)
+    recipe = own_recipe(own, source_name(data), settings.get("backbone"), settings.get("max_train_samples"))
     experiment, training = build_experiment(recipe, {**settings, "output_dir": os.fspath(output_dir)})
     return run_experiment(experiment, training, own.splits, quiet=quiet)
 

@@ -306,8 +306,6 @@ def check_experiment(experiment: ExperimentArguments, training: ContrastiveTrain
         f"data_dir={experiment.data_dir!r} is not a folder. Give the folder with the files of {corpus}.": (
             experiment.data_dir is not None and not Path(experiment.data_dir).expanduser().is_dir()
         ),
-        f"corpus_options={options} are for the corpora of `hf-mlcl corpora`, and {corpus!r} is none of them. Leave "
-        "them out.": options and corpus not in list_corpora(),
         f"test_file is for data of your own; the corpus {corpus!r} has its test split.": (
             corpus in list_corpora() and experiment.test_file is not None
         ),
@@ -323,6 +321,12 @@ def check_experiment(experiment: ExperimentArguments, training: ContrastiveTrain
             raise ValueError(message)
     if corpus in list_corpora():
         corpus_options(str(corpus), experiment.size, options, training.seed)
+    else:
+        meant_for_them = {"corpus_options": options, "size": experiment.size, "data_dir": experiment.data_dir}
+        for name, value in meant_for_them.items():
+            if value and value != "full":
+                known = f"the corpora of `hf-mlcl corpora`, and {corpus!r} is none of them"
+                raise ValueError(f"{name}={value!r} is for {known}. Leave it out.")
     linear_config(experiment, training)
 
 

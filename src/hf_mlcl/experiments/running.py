@@ -182,7 +182,9 @@ def _run(
         settings |= _known_data(experiment, data)
         if checkpoint is not None and not training.resume_from_checkpoint:
             check_same_data(before, settings)
-        resumed = checkpoint is not None or (same_again and not experiment.overwrite and has_same_data(before, settings))
+        resumed = checkpoint is not None or (
+            same_again and not experiment.overwrite and has_same_data(before, settings)
+        )
         inputs = prepare_inputs(data, experiment, training)
     trainer = _trainer(inputs, training, checkpoint)
     watching = Watching(trainer, display)

@@ -210,13 +210,15 @@ class Stages:
         state = trained_state(self.trainer.model)  # of a model with an adapter, all but the backbone
         return {name: tensor.detach().to("cpu", copy=True) for name, tensor in state.items()}
 
-    def callback(self, steps: int, hurried: bool = False) -> TrainerCallback:
+    def callback(self, steps: int, hurried: bool = False, late: Callable[[], bool] = lambda: False) -> TrainerCallback:
         """For a training of so many steps: looks now and then, and stops it when nothing gets better.
 
-        A `hurried` training has one look, at its end and at all rows, so that nothing is left to be fitted.
+        A `hurried` training has one look, at its end and at all rows, so that nothing is left to be fitted. Once it is
+        `late`, the next look is the last: a machine may become slower than its pace was measured.
         """
         looks, rows = (1, len(self.train)) if hurried else (self.looks(steps), LOOK_ROWS)
-        return _Looks(self, sorted({max(steps * number // looks, 1) for number in range(1, looks + 1)}), rows)
+        at = sorted({max(steps * number // looks, 1) for number in range(1, looks + 1)})
+        return _Looks(self, at, rows, late)
 
     def looks(self, steps: int) -> int:
         """How many looks a training of so many steps affords."""
@@ -264,8 +266,8 @@ class Stages:
 class _Looks(TrainerCallback):  # type: ignore[misc]
     """Looks at some steps of a training."""
 
-    def __init__(self, stages: Stages, steps: list[int], rows: int) -> None:
-        self.stages, self.steps, self.rows = stages, steps, rows
+    def __init__(self, stages: Stages, steps: list[int], rows: int, late: Callable[[], bool]) -> None:
+        self.stages, self.steps, self.rows, self.late = stages, steps, rows, late
         self.vain = 0
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -273,13 +275,14 @@ class _Looks(TrainerCallback):  # type: ignore[misc]
             self.stages.look(self.rows)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if state.global_step not in self.steps:
+        late = self.late()
+        if state.global_step not in self.steps and not late:
             return
         before = self.stages.best
         self.stages.look(self.rows)
         again = before is not None and state.global_step <= before.step  # on the way to what was known already
         self.vain = 0 if again or self.stages.best is not before else self.vain + 1
-        if self.vain >= PATIENCE:
+        if self.vain >= PATIENCE or late:
             control.should_training_stop = True
 
 

@@ -15,6 +15,8 @@ from hf_mlcl.metrics import DecisionRule, LabelCounts, bootstrap_intervals, freq
 
 FEW_ROWS = 30
 """Training rows below which more of them are the first thing to try for a label."""
+FEW_JUDGES = 50
+"""Rows of validation or test below which neither choices nor scores can be trusted."""
 NAMED = 5
 CELLS = 50_000_000
 """Test rows x labels x draws that intervals may take: a few seconds."""
@@ -24,8 +26,14 @@ DRAWS, FEWEST_DRAWS = 200, 20
 def verdict(anytime: Anytime, trained: LinearEvaluationResult, per_label: list[dict[str, Any]]) -> dict[str, Any]:
     """Test scores of the frozen and the best classifier with intervals, the choices that were made, and advice."""
     stages, frozen = anytime.stages, anytime.frozen
-    heads: Any = None if anytime.descriptions else frozen.best  # where nobody has said what the labels mean
-    told = {"choices": _choices(stages), "advice": _advice(stages, per_label, heads, anytime.had_time)}
+    kept: Any = stages.best
+    in_vain = kept.result.best.prior == "zero" and not anytime.descriptions  # nobody has said what the labels mean
+    advice = _advice(stages, per_label, frozen.best if in_vain else None, anytime.had_time)
+    rows = {split: len(anytime.inputs.data[split]) for split in ("validation", "test")}
+    if min(rows.values()) < FEW_JUDGES:
+        counts = " and ".join(f"{count:,} of {split}" for split, count in rows.items())
+        advice.insert(0, f"More rows to judge by: {counts} decide what was chosen and what the scores say.")
+    told = {"choices": _choices(stages), "advice": advice, "rows": rows}
     if trained.config.single_label or trained.test_labels is None:
         return told
     both = {"frozen": frozen, "trained": trained}

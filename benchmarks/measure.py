@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from hf_mlcl.study.execution import peak_memory
+from hf_mlcl.versions import processor_name
 
 
 def interleaved(functions: dict[str, Callable[[], Any]], rounds: int = 10, repeats: int = 5) -> dict[str, float]:
@@ -71,9 +72,5 @@ def table(title: str, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> N
 
 def hardware() -> str:
     """One line about the machine."""
-    model = platform.processor() or platform.machine()
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        names = [line.split(":")[1].strip() for line in info.read_text().splitlines() if line.startswith("model name")]
-        model = names[0] if names else model
-    return f"{model}, {torch.get_num_threads()} threads, Python {platform.python_version()}, torch {torch.__version__}"
+    threads, python = torch.get_num_threads(), platform.python_version()
+    return f"{processor_name()}, {threads} threads, Python {python}, torch {torch.__version__}"

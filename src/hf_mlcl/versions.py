@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import platform
+import re
 from importlib import metadata
+from pathlib import Path
 
 NOT_INSTALLED = "not installed"
 LIBRARIES = ["torch", "torchvision", "transformers", "datasets", "accelerate", "timm", "numpy", "scikit-learn"]
@@ -21,3 +23,10 @@ def installed_version(name: str) -> str | None:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
         return None
+
+
+def processor_name() -> str:
+    """What the processor is called, where the system tells; its architecture else."""
+    info = Path("/proc/cpuinfo")
+    named = re.search(r"^model name\s*:\s*(.+?)\s*$", info.read_text(), re.MULTILINE) if info.exists() else None
+    return named[1] if named else platform.processor() or platform.machine()

@@ -83,6 +83,26 @@ def test_tables_in_every_format(call, study):
     assert found["Macro-F1 (%)"][1]["bold"] is True
 
 
+def test_a_page_gets_the_tables_between_its_marks_and_keeps_the_rest(call, study, tmp_path):
+    page = tmp_path / "docs" / "results.md"
+    assert call("publish", study.output_dir, page).output.split() == [str(page)]
+    first = page.read_text()
+    assert first.startswith(
+        "# made by hand\n\n<!-- study made by hand: begin -->\n\n6 of 7 runs of `made by hand`, 2027"
+    )
+    assert "| `reg` | **51.00** ± 1.00 |" in first
+    words = "Before.\n\n{}\n\nAfter, with a \\1.\n"
+    old = "<!-- study made by hand: begin -->\nold\n<!-- study made by hand: end -->"
+    page.write_text(words.format(old))
+    call("publish", study.output_dir, page)
+    section = first.split("\n\n", 1)[1].rstrip()
+    assert page.read_text() == words.format(section)
+    page.write_text(words.format(old.split("\n")[0]))
+    refused = call("publish", study.output_dir, page)
+    assert (refused.exit_code, page.read_text()) == (2, words.format(old.split("\n")[0]))
+    assert "must have" in refused.stderr
+
+
 def test_figures_that_cannot_be_drawn_are_named(call, study):
     answer = call("figures", study.output_dir)
     assert answer.exit_code == 1

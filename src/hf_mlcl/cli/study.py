@@ -57,6 +57,9 @@ SET_HELP = (
 )
 File = Annotated[str, typer.Argument(metavar="FILE", help="A study file (YAML), or a ready one by name: table_full.")]
 FileOrFolder = Annotated[str, typer.Argument(metavar="FILE", help="A study file, a ready one, or a study's folder.")]
+Per = Annotated[
+    Literal["metric", "setting"], typer.Option(help="A table per metric (settings side by side), or per setting.")
+]
 Changes = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help=SET_HELP)]
 
 
@@ -149,9 +152,7 @@ def table(
     output_format: Annotated[
         Literal["terminal", "markdown", "latex", "html"], typer.Option("--format", help="What to print.")
     ] = "terminal",
-    per: Annotated[
-        Literal["metric", "setting"], typer.Option(help="A table per metric (settings side by side), or per setting.")
-    ] = "metric",
+    per: Per = "metric",
     as_json: AsJson = False,
 ) -> None:
     """Print the tables: mean and deviation over seeds, the best in bold, the paper's numbers beside ours.
@@ -171,6 +172,24 @@ def table(
     else:
         render = {"markdown": rendering.to_markdown, "latex": rendering.to_latex, "html": rendering.to_html}
         print("\n\n".join(map(render[output_format], tables)))
+
+
+@study_app.command()
+def publish(
+    file: FileOrFolder,
+    page: Annotated[Path, typer.Argument(help="A Markdown file, such as docs/results.md; made if it is not there.")],
+    changes: Changes = None,
+    per: Per = "metric",
+) -> None:
+    """Write tables, claims and figures of the finished runs into a Markdown page, with date and machine.
+
+    They stand between two comments that name the study; the rest of the page stays, and the same command later renews
+    them. Figures go to `images/` beside the page.
+    """
+    from hf_mlcl.study.publishing import publish_into
+
+    for path in publish_into(_planned(file, changes, with_results=True), page, per):
+        print(path)
 
 
 @study_app.command()

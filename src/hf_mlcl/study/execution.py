@@ -21,7 +21,7 @@ from filelock import Timeout
 from hf_mlcl.files import HIDDEN_FOLDER, write_json
 from hf_mlcl.study.results import read_failure, read_result, run_lock
 from hf_mlcl.study.specification import Run
-from hf_mlcl.versions import library_versions
+from hf_mlcl.versions import library_versions, processor_name
 
 if TYPE_CHECKING:
     from hf_mlcl.experiments.dry_run import DryRun
@@ -95,7 +95,7 @@ def _attempt(job: Job) -> None:
         return
     import torch
 
-    cpu = f"{platform.machine()} CPU, {torch.get_num_threads()} threads"
+    cpu = f"{processor_name()} CPU, {torch.get_num_threads()} threads"
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else cpu
     memory = (torch.cuda.max_memory_reserved() if torch.cuda.is_available() else 0) or peak_memory()
     seconds = {**outcome.get("seconds", {}), "total": time.perf_counter() - begun}

@@ -208,11 +208,12 @@ def save_figures(
     names: Sequence[str] | None = None,
     suffix: str = "png",
     embedded: dict[str, str] | None = None,
+    prefix: str = "",
 ) -> tuple[dict[str, Path], dict[str, str]]:
     """Draw figures that the finished runs of a study allow: of `FIGURES` those with these names, or all.
 
     One that fails is logged, and the others are drawn. `embedded` gets each picture as an SVG that can stand in a page.
-    Returns the pictures in `folder`, and what those that could not be drawn need.
+    Returns the pictures in `folder`, whose names begin with `prefix`, and what those that could not be drawn need.
     """
     formats = FigureCanvasBase.get_supported_filetypes()
     for what, given, known in (("figure", names or (), FIGURES), ("picture format", (suffix,), formats)):
@@ -225,7 +226,7 @@ def save_figures(
     drawn: dict[str, Path] = {}
     missing: dict[str, str] = {}
     for name in names or FIGURES:
-        path = Path(folder) / f"{name}.{suffix}"
+        path = Path(folder) / f"{prefix}{name}.{suffix}"
         try:
             figure = None if done.empty else FIGURES[name].draw(done, study.report.select_by)
             if figure is None:

@@ -1,7 +1,8 @@
-"""Everything that is printed of a study, written into its folder."""
+"""Everything that is printed of a study, written into its folder, or into a page of somebody's documentation."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,11 +10,12 @@ import pandas as pd
 from filelock import FileLock
 
 from hf_mlcl.files import whole_file
+from hf_mlcl.study.claims import verdicts
 from hf_mlcl.study.figures import FIGURES, save_figures
 from hf_mlcl.study.rendering import to_latex, to_markdown
 from hf_mlcl.study.report_page import report_page
-from hf_mlcl.study.results import save_table, study_table
-from hf_mlcl.study.specification import Study
+from hf_mlcl.study.results import finished, save_table, study_table
+from hf_mlcl.study.specification import Study, StudyError
 from hf_mlcl.study.tables import ReportTable, cost_tables, report_tables, space_tables
 
 
@@ -33,7 +35,7 @@ def publish(study: Study, per: str = "metric") -> Published:
     folder = study.output_dir
     with publishing_lock(study):
         table = study_table(study)  # read here: who publishes last knows of all runs that others published before
-        tables = [*report_tables(study, table, per=per), *space_tables(study, table), *cost_tables(study, table)]
+        tables = _tables(study, table, per)
         paths = save_table(table, folder)
         embedded: dict[str, str] = {}
         drawn, _ = save_figures(study, folder / "figures", table, embedded=embedded)
@@ -48,6 +50,50 @@ def publish(study: Study, per: str = "metric") -> Published:
                 draft.write_text(text, encoding="utf-8")
             paths.append(folder / name)
         return Published([*paths, *drawn.values()], table, tables)
+
+
+def publish_into(study: Study, page: Path, per: str = "metric") -> list[Path]:
+    """Write what the finished runs show into a Markdown page, and their figures into ``images/`` beside it.
+
+    It stands between two comments that bear the study's name, and takes the place of what stood there; at the end of a
+    page that has none. Everything around them stays. Returns the files that were written.
+    """
+    begin, end = (f"<!-- study {study.name}: {mark} -->" for mark in ("begin", "end"))
+    with publishing_lock(study):
+        text = page.read_text(encoding="utf-8") if page.exists() else f"# {study.name}\n"
+        found = re.findall(f"{re.escape(begin)}|{re.escape(end)}", text)
+        if found not in ([], [begin, end]):
+            raise StudyError(f"{page} must have {begin} and {end} once each, in this order, or neither of them.")
+        table = study_table(study)
+        drawn, _ = save_figures(study, page.parent / "images", table, prefix=re.sub(r"[^\w-]+", "_", f"{study.name}_"))
+        pictures = [f"![{FIGURES[name].title}](images/{path.name})" for name, path in drawn.items()]
+        claims = [
+            f"- *{one.claim}.* {one.sentence}" + (f" ({one.sure})" if one.sure else "")
+            for one in verdicts(study, table)
+        ]
+        parts = [_made(study, table), *map(to_markdown, _tables(study, table, per)), *pictures, "\n".join(claims)]
+        section = "\n\n".join([begin, *(part.strip() for part in parts if part), end])
+        before, after = (
+            re.split(f"{re.escape(begin)}.*{re.escape(end)}", text, flags=re.DOTALL) if found else (text, "")
+        )
+        with whole_file(page) as draft:
+            draft.write_text(before.rstrip() + "\n\n" + section + (after or "\n"), encoding="utf-8")
+        return [page, *drawn.values()]
+
+
+def _tables(study: Study, table: pd.DataFrame, per: str) -> list[ReportTable]:
+    return [*report_tables(study, table, per=per), *space_tables(study, table), *cost_tables(study, table)]
+
+
+def _made(study: Study, table: pd.DataFrame) -> str:
+    """By which runs, when and on what the numbers were made."""
+    done = finished(table)
+    days = sorted({str(moment)[:10] for moment in done["finished"]})
+    hours = done.get("seconds.cpu", done["seconds.total"]).fillna(done["seconds.total"]).sum() / 3600
+    used = [" and ".join(sorted(set(done[column]))) for column in ("machine.device", "version.torch")]
+    when = " to ".join(dict.fromkeys((days[0], days[-1])))
+    runs = f"{len(done)} of {len(table)}" if len(done) < len(table) else f"{len(table)}"
+    return f"{runs} runs of `{study.name}`, {when}, {hours:.1f} hours in all; {used[0]}, torch {used[1]}."
 
 
 def publishing_lock(study: Study) -> FileLock:

@@ -27,6 +27,9 @@ def installed_version(name: str) -> str | None:
 
 def processor_name() -> str:
     """What the processor is called, where the system tells; its architecture else."""
-    info = Path("/proc/cpuinfo")
-    named = re.search(r"^model name\s*:\s*(.+?)\s*$", info.read_text(), re.MULTILINE) if info.exists() else None
+    try:
+        told = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        told = ""
+    named = re.search(r"^model name[ \t]*:[ \t]*(\S.*?)[ \t]*$", told, re.MULTILINE)
     return named[1] if named else platform.processor() or platform.machine()

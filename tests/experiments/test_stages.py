@@ -253,8 +253,8 @@ def test_the_steps_of_a_user_are_not_exceeded_by_a_time(tmp_path, most, minutes,
 
 @pytest.mark.parametrize(
     ("encoding", "hurried", "fewest"),
-    [(20.0, False, 40), (50.0, True, 20), (200.0, False, 0)],
-    ids=["quick machine", "slow machine", "too slow"],
+    [(2.0, False, 200), (20.0, False, 40), (50.0, True, 20), (200.0, False, 0)],
+    ids=["very quick machine", "quick machine", "slow machine", "too slow"],
 )
 def test_a_time_that_is_short_for_a_machine_goes_to_steps_before_looks(monkeypatch, encoding, hurried, fewest):
     """Three minutes for 6,838 rows; a second look and another pass over all rows would leave a slow machine none."""
@@ -267,12 +267,12 @@ def test_a_time_that_is_short_for_a_machine_goes_to_steps_before_looks(monkeypat
     plan.trainer.accelerator = SimpleNamespace(gather=lambda numbers: numbers)
     plan.trainer.args.device = "cpu"
     plan.inputs = SimpleNamespace(data={"train": range(6838), "validation": range(886)})
-    plan.stages = SimpleNamespace(train=plan.inputs.data["train"])
+    plan.stages = SimpleNamespace(train=plan.inputs.data["train"], looks=lambda steps: min(2 + steps // 40, 5))
     plan.seconds, plan.start = {"all": encoding, "test": encoding / 3}, time.perf_counter() - 1.4 * encoding
     steps, alone = plan._plan()
     assert alone == hurried
     assert steps >= fewest
-    looks = encoding if hurried else 2 * plan.seconds["look"] + encoding
+    looks = encoding if hurried else plan.stages.looks(steps) * plan.seconds["look"] + encoding
     assert steps == 0 or 1.4 * encoding + 0.5 * steps + looks + encoding / 3 + anytime.SAVING <= 180
 
 
@@ -439,7 +439,36 @@ def test_interrupted_before_its_first_checkpoint_it_keeps_the_best_so_far_until_
     assert training_settings(tmp_path / "run")["max_steps"] == 8, "for `evaluate`, though there is no result yet"
     assert interrupted() == trained
     assert interrupted(overwrite=True) != trained, "stage 0 of a training that begins anew"
-    assert run_experiment(*build(tmp_path / "run", max_steps=8, **settings), quiet=True).verdict["choices"]["kept"]
+    result = run_experiment(*build(tmp_path / "run", max_steps=8, **settings), quiet=True)
+    assert result.verdict["choices"]["kept"] == "step 8"
+
+
+def test_a_training_that_fails_before_its_first_classifier_is_not_taken_for_that_of_the_one_before(
+    tmp_path, monkeypatch
+):
+    with monkeypatch.context() as patch:
+        patch.setattr(Anytime, "train", lambda *given: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            run_experiment(*build(tmp_path / "run", protocol="best", seed=1), quiet=True)
+    monkeypatch.setattr(Anytime, "begin", lambda *given: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        run_experiment(*build(tmp_path / "run", protocol="best", seed=2, overwrite=True), quiet=True)
+    assert training_settings(tmp_path / "run")["seed"] == 1
+
+
+def test_a_time_that_is_up_ends_the_training_with_a_look_and_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(Anytime, "_plan", lambda self: self.seconds.update(look=0.0) or (40, False))
+    monkeypatch.setattr(Anytime, "_left", lambda self: -1.0 if self.trainer.state.global_step >= 3 else 1e6)
+    told = []
+    init = Anytime.__init__
+
+    def listening(self, *given, **named):
+        init(self, *given, **named)
+        self.tell = told.append
+
+    monkeypatch.setattr(Anytime, "__init__", listening)
+    run_experiment(*build(tmp_path / "run", protocol="best", max_steps=40, minutes=60.0), quiet=True)
+    assert "Time is up after 3 of 40 steps." in told
 
 
 def test_a_look_that_is_met_again_is_told_once(tmp_path):

@@ -69,8 +69,10 @@ def train(
     The output folder holds encoder/, classifier/, backbone/, metrics.json and explain.html, a page that shows what was
     learned. After an interruption the same command goes on; the best classifier so far is there at any time.
     """
-    shows = not as_json and os.environ.get("RANK", "0") == "0"  # of several processes, one speaks
+    speaks = os.environ.get("RANK", "0") == "0"  # of several processes, one
+    shows = speaks and not as_json
     with Display(quiet=not shows) as display, display.stage(f"Reading {data}"):  # and libraries, which take their time
+        from hf_mlcl.data import corpus_facts
         from hf_mlcl.data.facts import SplitSizes
         from hf_mlcl.experiments import build_experiment
         from hf_mlcl.experiments.dry_run import dry_run
@@ -79,23 +81,24 @@ def train(
 
         chosen = {"page": True, **_chosen(ctx), "corpus": data}
         quiet_libraries()
-        recipe, splits = _recipe_and_data(data, chosen, strict, shows, as_json)
+        recipe, own = _recipe_and_data(data, chosen, strict, shows, as_json)
+    modality = own.modality if own else corpus_facts(data).modality
+    splits = own and own.splits
     try:
-        if splits is not None:
-            check_kind(chosen, _modality(splits))
+        check_kind(chosen, modality)
         experiment, training = build_experiment(recipe, chosen)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
     training.disable_tqdm = chosen.get("disable_tqdm", False)  # and not because the libraries are quiet
     if shows:
-        _show({**vars(training), **vars(experiment)}, splits, announced="backbone" not in chosen)
+        _show({**vars(training), **vars(experiment)}, modality, announced=own is not None and "backbone" not in chosen)
     if check:
         rows = splits and SplitSizes(*(len(splits[name]) for name in ("train", "validation", "test")))
-        plan = dry_run(recipe, chosen, modality=splits and _modality(splits), rows=rows)
-        if as_json:
-            print_json(plan.facts() | ({} if splits is None else {"labels": _label_names(splits)}))
-        elif shows:
+        plan = dry_run(recipe, chosen, modality=modality, rows=rows)
+        if shows:
             print(plan)
+        elif speaks:
+            print_json(plan.facts() | ({"labels": own.label_counts(), "notes": own.notes} if own else {}))
         return
     if strict and splits is None:
         splits = load_data(experiment, training, strict=True)
@@ -122,7 +125,7 @@ def _chosen(ctx: typer.Context) -> dict[str, Any]:
 
 
 def _recipe_and_data(data: str, chosen: Mapping[str, Any], strict: bool, shows: bool, as_json: bool) -> tuple[Any, Any]:
-    """Settings that suit the data; and the data, where they are the user's own, which are shown."""
+    """Settings that suit the data; and the data, where they are the user's own, which are described."""
     from hf_mlcl.data.registry import list_corpora
     from hf_mlcl.experiments import own_recipe, study_recipe
 
@@ -139,30 +142,21 @@ def _recipe_and_data(data: str, chosen: Mapping[str, Any], strict: bool, shows: 
         own = read_own_data(data, strict=strict, **columns)
     if shows:
         print_pairs(own.describe(), title=data)
-    return own_recipe(own, data, chosen.get("backbone"), chosen.get("max_train_samples")), own.splits
+    return own_recipe(own, data, chosen.get("backbone"), chosen.get("max_train_samples")), own
 
 
-def _modality(splits: Any) -> Any:
-    columns = () if splits is None else splits["train"].column_names
-    return "+".join(name for name in ("text", "image") if name in columns) or "text"
-
-
-def _label_names(splits: Any) -> list[str]:
-    return list(splits["train"].features["labels"].feature.names)
-
-
-def _show(known: dict[str, Any], splits: Any, announced: bool) -> None:
+def _show(known: dict[str, Any], modality: str, announced: bool) -> None:
     """The settings that matter; and how much is to be downloaded of a backbone that was chosen for the user."""
     from huggingface_hub import try_to_load_from_cache
 
     from hf_mlcl.experiments.own import default_backbone
 
-    if splits is not None and announced:
-        name, megabytes = default_backbone(_modality(splits))
+    if announced:
+        name, megabytes = default_backbone(modality)
         here = any(isinstance(try_to_load_from_cache(name, file), str) for file in ("config.json", "model.safetensors"))
         known["backbone"] += "" if here else f" ({megabytes} MB to download, once)"
-    for name, modality in (("max_length", "text"), ("image_size", "image")):
-        if modality not in _modality(splits):
+    for name, kind in (("max_length", "text"), ("image_size", "image")):
+        if kind not in modality:
             known.pop(name)
     shown = {name: known[name] for name in SHOWN if known.get(name) is not None}
     print_pairs(

@@ -176,7 +176,9 @@ def read_own_data(
         notes.append(f"{what}: {', '.join(few[:5])}{', …' if len(few) > 5 else ''}")
     carried = {number for ids in result["train"]["labels"][:] for number in ids}
     if absent := [name for number, name in enumerate(labels.names) if number not in carried]:
-        what = f"{len(absent)} of {len(labels.names)} labels have no training row: only their names tell of them"
+        have = "has" if len(absent) == 1 else "have"
+        only = "no encoder of images alone can learn them" if modality == "image" else "only their names tell of them"
+        what = f"{len(absent)} of {len(labels.names)} labels {have} no training row: {only}"
         notes.append(f"{what}: {', '.join(absent[:5])}{', …' if len(absent) > 5 else ''}")
     if modality == "text" and "test" in result:
         learned = set(result["train"]["text"][:])

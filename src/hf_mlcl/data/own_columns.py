@@ -256,7 +256,10 @@ def _from_texts(tables: Tables, column: str, delimiter: str | None) -> tuple[Lis
     shown = {"\t": "tabs", " ": "spaces"}.get(delimiter or "", repr(delimiter))
     lists: Lists = {split: [[*pieces(text, delimiter)] for text in found] for split, found in texts.items()}
     if delimiter and not any(delimiter in text for text in every):  # named by the user
-        return lists, f"one label per row: {shown} occurs nowhere"
+        return (
+            lists,
+            f"one label per row: there are no {shown}" if shown.isalpha() else f"one label per row: no {shown}",
+        )
     return lists, f"labels separated by {shown}" if delimiter else "one label per row"
 
 
@@ -300,17 +303,23 @@ def _read_list(text: str, column: str) -> list[str | None]:
 
 
 def _found_delimiter(texts: Sequence[str]) -> str | None:
-    """The first delimiter that is no stray character: a tenth as many texts have it as have the most frequent one.
+    """The first delimiter that is no stray character.
 
-    A space only where there is no other, and if it makes fewer labels, since names may hold spaces.
+    It occurs in a tenth as many texts as the most frequent one, or between what other texts hold alone: names may have
+    commas. A space only where there is no other, and if it makes fewer labels, since names may hold spaces.
 
     Examples:
-        >>> _found_delimiter(["C|C++, Rust", *["Rust, Go"] * 20]), _found_delimiter(["a, b|c", "a, b", "d"])
-        (',', '|')
+        >>> _found_delimiter(["C|C++, Rust", *["Rust, Go"] * 20])
+        ','
+        >>> _found_delimiter(["Music, dance|Food, wine", *["Music, dance"] * 20, *["Food, wine"] * 20])
+        '|'
     """
-    counts = {delimiter: sum(delimiter in text for text in texts) for delimiter in DELIMITERS}
-    for delimiter, count in counts.items():
-        if count and 10 * count >= max(counts.values()):
+    having = {delimiter: [text for text in texts if delimiter in text] for delimiter in DELIMITERS}
+    most = max(map(len, having.values()))
+    for delimiter, found in having.items():
+        between = [piece for text in found for piece in pieces(text, delimiter)]
+        alone = sum(map(set(texts).__contains__, between))
+        if found and (10 * len(found) >= most or 2 * alone >= len(between)):
             return delimiter
-    found = {piece for text in texts for piece in pieces(text, " ")}
-    return " " if len(found) < len(set(texts)) else None
+    words = {piece for text in texts for piece in pieces(text, " ")}
+    return " " if len(words) < len({*texts} - {""}) else None

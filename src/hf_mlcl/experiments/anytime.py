@@ -132,10 +132,14 @@ class Anytime:
         `stopped` tells whether somebody has asked for an end.
         """
         steps, hurried = self._plan()
+        best = self.stages.best
         if steps == 0:
-            self.had_time = False
-            self.tell("There is no time for fine-tuning: the classifier on the frozen encoder remains.")
+            self.had_time = best is not None and best.step > 0  # before an interruption
+            which = "best before the interruption" if self.had_time else "classifier on the frozen encoder"
+            self.tell(f"There is no time for fine-tuning: the {which} remains.")
             return {}
+        if checkpoint is None:  # what was seen on another way is not on this one
+            self.stages.history = self.stages.history[:1]
         self.trainer.args.max_steps = steps
         last_look = self.seconds["all"] + self.seconds["test"] + SAVING if hurried else self._last_look()
 
@@ -145,6 +149,8 @@ class Anytime:
         self.trainer.add_callback(self.stages.callback(steps, hurried, late))
         try:
             outcome = self.trainer.train(resume_from_checkpoint=checkpoint)
+            if late() and self.trainer.state.global_step < steps:
+                self.tell(f"Time is up after {self.trainer.state.global_step} of {steps} steps.")
             self.stages.blend(lambda: stopped() or not self._has_time())
         except TrainingDivergedError as error:
             self.tell(f"{error} The best before that is kept.")
@@ -228,10 +234,14 @@ class Anytime:
             return usual, False
         left = self._left()
         one_look = self.seconds["all"] + self.seconds["test"] + SAVING
-        several = LOOKS[0] * self.seconds["look"] + self._afterwards()
         most = usual if args.max_steps > 0 else LONGEST * usual
-        hurried = (left - several) / pace < min(HURRIED_STEPS, most)
-        steps = int(min((left - (one_look if hurried else several)) / pace, most))
+        for looks in range(LOOKS[0], LOOKS[1] + 1):  # more steps afford more looks, which leave time for fewer
+            several = looks * self.seconds["look"] + self._afterwards()
+            steps = int(min((left - several) / pace, most))
+            if self.stages.looks(steps) <= looks:
+                break
+        if hurried := steps < min(HURRIED_STEPS, most):
+            steps = int(min((left - one_look) / pace, most))
         steps, only_look = first_says(self.trainer, steps, hurried)  # clocks differ
         if steps < min(FEWEST_STEPS, usual):
             return 0, False

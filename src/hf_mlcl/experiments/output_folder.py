@@ -4,9 +4,10 @@ Beside what users see, it has a hidden folder ``.hf-mlcl``::
 
     lock          held by the process that trains; the system frees it when the process ends, however it ends
     owner.json    who that is, for the message that others get
-    run.json      settings of the training that was begun last, and whether it was finished
-    written.json  every file that trainings wrote, and what it looked like; what is not in it, or has changed since, is
-                  the user's
+    run.json      settings of the training that was begun last, whether it was finished, and those of the trainings
+                  that the models here came from
+    written.json  every file that trainings wrote, and what it looked like; what is not in it, or has changed since,
+                  is the user's
     staged/       models on their way to their place
 """
 
@@ -138,6 +139,8 @@ class OutputFolder:
             before = old.get(name, {})
             both[name] = {file: [*before.get(file, ()), *looks.get(file, ())] for file in {*before, *looks}}
         self._write("written.json", both)
+        if run := self._read("run.json", settings=dict, models=dict):
+            self._write("run.json", {**run, "models": {**run["models"], **dict.fromkeys(stages, run["settings"])}})
         for name, stage in stages.items():
             aside = self.hidden / f"{name}.aside"
             swap_folder(stage, self.path / name, aside)
@@ -175,7 +178,8 @@ class OutputFolder:
 
     def begin(self, settings: Mapping[str, Any]) -> None:
         """Write down what is going to be trained."""
-        self._write("run.json", {"settings": settings, "finished": False})
+        models = (self._read("run.json", models=dict) or {"models": {}})["models"]
+        self._write("run.json", {"settings": settings, "finished": False, "models": models})
 
     def finish(self) -> None:
         """Write down that it was."""
@@ -185,6 +189,11 @@ class OutputFolder:
         """Settings of the training that was begun here last, if it was not finished."""
         run = self._read("run.json", settings=dict, finished=bool)
         return run["settings"] if run and not run["finished"] else None
+
+    def published(self, name: str) -> dict[str, Any]:
+        """Settings of the training that a model here came from, whatever was begun since; none if not known."""
+        settings = (self._read("run.json", models=dict) or {"models": {}})["models"].get(name)
+        return settings if isinstance(settings, dict) else {}
 
     def _read(self, name: str, **kinds: Any) -> Any:
         return read_json(self.hidden / name, **kinds)  # damaged is as good as not there

@@ -44,7 +44,7 @@ BACKBONES = {
 
 
 OF_KIND = {
-    "text": ("max_length", "max_train_length", "clean_text", "freeze_embeddings"),
+    "text": ("max_length", "max_train_length", "clean_text", "freeze_embeddings", "prompt"),
     "image": ("image_size", "augmentation", "freeze_batch_norm"),
 }
 """Settings that mean something for texts or for images alone."""

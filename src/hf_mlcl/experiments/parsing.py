@@ -304,7 +304,9 @@ def check_experiment(experiment: ExperimentArguments, training: ContrastiveTrain
         "encoder and classifier, and no checkpoints. Leave it out, or use ContrastiveMultiLabelTrainer, which pushes "
         "them.": training.push_to_hub and training.hub_strategy in checkpoints,
         f"data_dir={experiment.data_dir!r} is not a folder. Give the folder with the files of {corpus}.": (
-            experiment.data_dir is not None and not Path(experiment.data_dir).expanduser().is_dir()
+            corpus in list_corpora()
+            and experiment.data_dir is not None
+            and not Path(experiment.data_dir).expanduser().is_dir()
         ),
         f"test_file is for data of your own; the corpus {corpus!r} has its test split.": (
             corpus in list_corpora() and experiment.test_file is not None

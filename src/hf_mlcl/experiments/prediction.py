@@ -249,4 +249,5 @@ def training_result(model: str | os.PathLike[str]) -> ExperimentResult | None:
 def training_settings(model: str | os.PathLike[str]) -> dict[str, Any]:
     """The settings of that experiment, as far as they are known; also of one that was interrupted."""
     result = training_result(model)
-    return result.settings if result else OutputFolder(Path(model_within(model)).parent).interrupted() or {}
+    folder = Path(model_within(model))
+    return result.settings if result else OutputFolder(folder.parent).published(folder.name)

@@ -95,7 +95,7 @@ def _attempt(job: Job) -> None:
         return
     import torch
 
-    cpu = f"{processor_name()} CPU, {torch.get_num_threads()} threads"
+    cpu = f"CPU ({processor_name()}), {torch.get_num_threads()} threads"
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else cpu
     memory = (torch.cuda.max_memory_reserved() if torch.cuda.is_available() else 0) or peak_memory()
     seconds = {**outcome.get("seconds", {}), "total": time.perf_counter() - begun}

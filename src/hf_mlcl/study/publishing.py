@@ -58,27 +58,40 @@ def publish_into(study: Study, page: Path, per: str = "metric") -> list[Path]:
     It stands between two comments that bear the study's name, and takes the place of what stood there; at the end of a
     page that has none. Everything around them stays. Returns the files that were written.
     """
+    if page.is_dir():
+        raise StudyError(f"{page} is a folder. Name a Markdown file, such as {page / 'results.md'}.")
     begin, end = (f"<!-- study {study.name}: {mark} -->" for mark in ("begin", "end"))
     with publishing_lock(study):
-        text = page.read_text(encoding="utf-8") if page.exists() else f"# {study.name}\n"
-        found = re.findall(f"{re.escape(begin)}|{re.escape(end)}", text)
-        if found not in ([], [begin, end]):
-            raise StudyError(f"{page} must have {begin} and {end} once each, in this order, or neither of them.")
+        before, after = _around(page, begin, end) if page.exists() else (f"# {study.name}\n\n", "\n")  # refused at once
         table = study_table(study)
-        drawn, _ = save_figures(study, page.parent / "images", table, prefix=re.sub(r"[^\w-]+", "_", f"{study.name}_"))
+        prefix = re.sub(r"[^\w-]+", "_", f"{study.name}_")
+        drawn, _ = save_figures(study, page.parent / "images", table, prefix=prefix)
         pictures = [f"![{FIGURES[name].title}](images/{path.name})" for name, path in drawn.items()]
-        claims = [
-            f"- *{one.claim}.* {one.sentence}" + (f" ({one.sure})" if one.sure else "")
-            for one in verdicts(study, table)
-        ]
+        claims = [f"- *{one.claim}.* {one.sentence}{one.sure and f' ({one.sure})'}" for one in verdicts(study, table)]
         parts = [_made(study, table), *map(to_markdown, _tables(study, table, per)), *pictures, "\n".join(claims)]
         section = "\n\n".join([begin, *(part.strip() for part in parts if part), end])
-        before, after = (
-            re.split(f"{re.escape(begin)}.*{re.escape(end)}", text, flags=re.DOTALL) if found else (text, "")
-        )
+        if page.exists():  # as it is now: another study may have come into it
+            before, after = _around(page, begin, end)
+        if "\r\n" in before + after:
+            section = section.replace("\n", "\r\n")
         with whole_file(page) as draft:
-            draft.write_text(before.rstrip() + "\n\n" + section + (after or "\n"), encoding="utf-8")
+            draft.write_text(before + section + after, encoding="utf-8", newline="")
         return [page, *drawn.values()]
+
+
+def _around(page: Path, begin: str, end: str) -> tuple[str, str]:
+    """What stands before and after a study's section of a page."""
+    try:
+        with page.open(encoding="utf-8", newline="") as file:
+            text = file.read()
+    except UnicodeDecodeError as error:
+        raise StudyError(f"{page} is not a text in UTF-8: {error}.") from error
+    found = re.findall(f"{re.escape(begin)}|{re.escape(end)}", text)
+    if not found:
+        return text.rstrip() + "\n\n", "\n"
+    if found != [begin, end]:
+        raise StudyError(f"{page} must have {begin} and {end} once each, in this order, or neither of them.")
+    return text[: text.index(begin)], text[text.index(end) + len(end) :]
 
 
 def _tables(study: Study, table: pd.DataFrame, per: str) -> list[ReportTable]:

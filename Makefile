@@ -23,7 +23,7 @@ demo: $(INSTALLED) ## Compare four losses on a built-in corpus: table, picture, 
 	$(BIN)/hf-mlcl demo
 
 # Every process of the tests has one thread (tests/conftest.py), so that two on two cores do not wait for each other.
-PYTEST := $(BIN)/python -m pytest --numprocesses logical --maxprocesses 4 --dist loadfile
+PYTEST := $(BIN)/python -m pytest --numprocesses logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 NUMERICAL := tests/losses tests/metrics tests/evaluation tests/training
 
 test: lint ## Lint, type-check and run the tests (six to twelve minutes on two cores)

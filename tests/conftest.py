@@ -21,6 +21,14 @@ settings.register_profile("search", deadline=None, print_blob=True, suppress_hea
 settings.register_profile("repeatable", settings.get_profile("search"), derandomize=True)
 settings.load_profile("repeatable")
 
+LONG = ("cli", "docs", "experiments", "hub", "recipes", "study", "training")
+"""Folders whose tests take long: they come first, so that no process is left with one of them in the end."""
+
+
+def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: (item.path.parent.name not in LONG, item.path.name != "test_end_to_end.py"))
+
+
 _last_states: list[dict] = []
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from hf_mlcl.study import load_study
 from hf_mlcl.study.publishing import publish_into
+from hf_mlcl.study.results import read_result
 
 ROOT = Path(__file__).parents[2]
 KEPT = sorted(path.name for path in (ROOT / "benchmarks" / "evidence").iterdir())
@@ -18,11 +19,13 @@ def kept(name):
 
 @pytest.mark.parametrize("name", KEPT)
 def test_a_studys_section_of_the_docs_is_what_its_runs_give(name, tmp_path):
-    page = tmp_path / "results.md"
+    study, page = kept(name), tmp_path / "results.md"
+    if not all(read_result(study.run_folder(run)) for run in study.runs):
+        pytest.skip(f"{name} has runs to come")
     before = (ROOT / "docs" / "results.md").read_text()
     assert f"<!-- study evidence_{name}: begin -->" in before
     page.write_text(before)
-    publish_into(kept(name), page, per="setting")
+    publish_into(study, page, per="setting")
     assert page.read_text() == before
 
 

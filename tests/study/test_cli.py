@@ -101,6 +101,12 @@ def test_a_page_gets_the_tables_between_its_marks_and_keeps_the_rest(call, study
     refused = call("publish", study.output_dir, page)
     assert (refused.exit_code, page.read_text()) == (2, words.format(old.split("\n")[0]))
     assert "must have" in refused.stderr
+    page.write_bytes(b"Before.\r\n")
+    call("publish", study.output_dir, page)
+    assert page.read_bytes() == f"Before.\n\n{section}\n".replace("\n", "\r\n").encode()
+    page.write_bytes(b"\xff")
+    assert f"{page} is not a text in UTF-8" in " ".join(call("publish", study.output_dir, page).stderr.split())
+    assert "is a folder" in call("publish", study.output_dir, tmp_path).stderr
 
 
 def test_figures_that_cannot_be_drawn_are_named(call, study):

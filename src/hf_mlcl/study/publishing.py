@@ -88,7 +88,8 @@ def _around(page: Path, begin: str, end: str) -> tuple[str, str]:
         raise StudyError(f"{page} is not a text in UTF-8: {error}.") from error
     found = re.findall(f"{re.escape(begin)}|{re.escape(end)}", text)
     if not found:
-        return text.rstrip() + "\n\n", "\n"
+        end_of_line = "\r\n" if "\r\n" in text else "\n"
+        return text.rstrip() + 2 * end_of_line, end_of_line
     if found != [begin, end]:
         raise StudyError(f"{page} must have {begin} and {end} once each, in this order, or neither of them.")
     return text[: text.index(begin)], text[text.index(end) + len(end) :]

@@ -24,6 +24,16 @@ seeds: [0, 1, 2]
 """
 
 
+WITH_BLOCKS = """
+corpora:
+  toy_text: {num_train_epochs: 3}
+  toy_images: {num_train_epochs: 4}
+losses: {bce: {}, mine: {loss: reg, temperature: 0.2}}
+overrides:
+  - {when: {corpus: [toy_text, toy_images], loss: [bce, mine]}, learning_rate: 1e-3}
+"""
+
+
 @pytest.fixture
 def write(tmp_path):
     def write(text):
@@ -147,6 +157,19 @@ def test_a_run_is_known_by_what_it_does_and_not_by_what_else_is_in_the_file(writ
     other = {run.id for run in load_study(write(FILE), ["learning_rate=1e-4"]).runs}
     assert before < more
     assert not before & other
+
+
+def test_a_choice_among_the_names_of_a_file_keeps_what_it_says_of_them(write):
+    path = write(WITH_BLOCKS)
+    whole = {run.id: run for run in load_study(path).runs}
+    chosen = load_study(path, ["corpora=[toy_images]", "losses=[mine]"]).runs
+    assert [(run.corpus, run.loss) for run in chosen] == [("toy_images", "mine")]
+    assert whole[chosen[0].id].arguments == chosen[0].arguments
+    assert chosen[0].arguments["num_train_epochs"] == 4
+    added = load_study(path, ["losses=[mine, zlpr]", "corpora=[toy_text]"]).runs
+    assert [run.loss for run in added] == ["mine", "zlpr"]
+    with pytest.raises(StudyError, match="'mine' stands there twice"):
+        load_study(path, ["losses=[mine, mine]"])
 
 
 def test_changes_reach_every_place_of_the_file(write):

@@ -29,6 +29,8 @@ TOP = (
     *("name", "description", "output_dir", "keep", "report"),
     *("corpora", "losses", "seeds", "settings", "defaults", "overrides"),
 )
+NAMED = ("corpora", "losses", "settings")
+"""What a file gives names to, as a list or with a block of arguments each."""
 RECIPE_SEARCH = "recipe"
 SCORES = (
     *("micro_f1", "macro_f1", "hamming_loss", "mAP", "accuracy", "subset_accuracy"),
@@ -196,6 +198,8 @@ class _Reader:
     def __init__(self, source: Path, document: dict[str, Any], changes: Sequence[str]) -> None:
         self.source, self.document = source, document
         self.last_block: dict[str, Any] = {}  # goes over everything
+        # Overrides may name what a change leaves out.
+        self.declared = {key: names if isinstance(names := document.get(key), list | dict) else () for key in NAMED}
         for change in changes:
             self._apply(change)
 
@@ -266,9 +270,9 @@ class _Reader:
         for loss, block in losses.items():
             with self.located(f"losses.{loss}"):
                 kinds[loss] = "logit" if on_logits_only(str(block.get("loss", loss))) else "contrastive"
-        overrides = self._overrides(
-            {"corpus": corpora, "loss": losses, "setting": settings, "kind": ("contrastive", "logit")}
-        )
+        names = {key: [*self.declared[key], *now] for key, now in zip(NAMED, (corpora, losses, settings), strict=True)}
+        known = {"corpus": names["corpora"], "loss": names["losses"], "setting": names["settings"]}
+        overrides = self._overrides({**known, "kind": ["contrastive", "logit"]})
         for corpus, block in corpora.items():
             self.check_name(f"corpora.{corpus}", block.get("corpus", corpus), list_corpora(), what="corpus")
         runs: list[Run] = []
@@ -373,9 +377,12 @@ class _Reader:
                 parent[part] = {}
             if not isinstance(parent[part], dict):
                 raise self.error(where, f"{part!r} is {parent[part]!r} and has no {below!r}.")
-            if part in ("corpora", "losses", "settings"):
+            if part in NAMED:
                 self.check_name(where, below, list(parent[part]), what="name")
             parent = parent[part]
+        blocks = parent.get(key) if key in NAMED else None
+        if accepts(list[str], value) and isinstance(blocks, dict) and len({*value}) == len(value):
+            value = {name: blocks.get(name) for name in value}  # chosen among those of the file, as they are there
         parent[rest[-1] if rest else first] = value
 
 

@@ -256,10 +256,7 @@ def _from_texts(tables: Tables, column: str, delimiter: str | None) -> tuple[Lis
     shown = {"\t": "tabs", " ": "spaces"}.get(delimiter or "", repr(delimiter))
     lists: Lists = {split: [[*pieces(text, delimiter)] for text in found] for split, found in texts.items()}
     if delimiter and not any(delimiter in text for text in every):  # named by the user
-        return (
-            lists,
-            f"one label per row: there are no {shown}" if shown.isalpha() else f"one label per row: no {shown}",
-        )
+        return lists, f"one label per row: no {shown}"
     return lists, f"labels separated by {shown}" if delimiter else "one label per row"
 
 
@@ -315,11 +312,11 @@ def _found_delimiter(texts: Sequence[str]) -> str | None:
         '|'
     """
     having = {delimiter: [text for text in texts if delimiter in text] for delimiter in DELIMITERS}
-    most = max(map(len, having.values()))
+    most, cells = max(map(len, having.values())), set(texts)
     for delimiter, found in having.items():
         between = [piece for text in found for piece in pieces(text, delimiter)]
-        alone = sum(map(set(texts).__contains__, between))
+        alone = sum(piece in cells for piece in between)
         if found and (10 * len(found) >= most or 2 * alone >= len(between)):
             return delimiter
     words = {piece for text in texts for piece in pieces(text, " ")}
-    return " " if len(words) < len({*texts} - {""}) else None
+    return " " if len(words) < len(cells - {""}) else None

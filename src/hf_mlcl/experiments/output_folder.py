@@ -178,8 +178,7 @@ class OutputFolder:
 
     def begin(self, settings: Mapping[str, Any]) -> None:
         """Write down what is going to be trained."""
-        models = (self._read("run.json", models=dict) or {"models": {}})["models"]
-        self._write("run.json", {"settings": settings, "finished": False, "models": models})
+        self._write("run.json", {"settings": settings, "finished": False, "models": self._models()})
 
     def finish(self) -> None:
         """Write down that it was."""
@@ -192,8 +191,12 @@ class OutputFolder:
 
     def published(self, name: str) -> dict[str, Any]:
         """Settings of the training that a model here came from, whatever was begun since; none if not known."""
-        settings = (self._read("run.json", models=dict) or {"models": {}})["models"].get(name)
+        settings = self._models().get(name)
         return settings if isinstance(settings, dict) else {}
+
+    def _models(self) -> dict[str, Any]:
+        models: dict[str, Any] = (self._read("run.json", models=dict) or {}).get("models", {})
+        return models
 
     def _read(self, name: str, **kinds: Any) -> Any:
         return read_json(self.hidden / name, **kinds)  # damaged is as good as not there

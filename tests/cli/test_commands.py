@@ -340,6 +340,14 @@ def test_all_rows_are_scored_where_they_are_too_few_to_split(hf_mlcl, trained, r
     assert scored(hf_mlcl, tmp_path / "few.csv", trained)[:2] == ("all", 5)
 
 
+def test_a_label_without_a_column_is_named_and_counts_as_absent(hf_mlcl, trained, tmp_path):
+    names = Predictor(trained).label_names
+    (tmp_path / "one.csv").write_text(f"text,{names[1]}\nsome text,1\nanother,0\n")
+    outcome = hf_mlcl("evaluate", tmp_path / "one.csv", "--model", trained, "--json")
+    assert [one["rows"] for one in in_json(outcome)["per_label"]] == [int(name == names[1]) for name in names]
+    assert f"has no column for {names[0]}, {names[2]}" in outcome.stderr
+
+
 def test_a_copy_of_the_training_data_is_scored_on_the_rows_that_training_held_out(hf_mlcl, trained, reviews, tmp_path):
     shutil.copy(reviews, tmp_path / "copy.csv")
     held_out = len(read_own_data(reviews).splits["test"])

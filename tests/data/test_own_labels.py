@@ -171,3 +171,28 @@ def test_a_column_of_numbers_is_not_taken_for_texts(tmp_path):
     rows = [["published", "title", "plot", "music"], *([f"{2000 + i}.0000000001", f"t{i}", "1", "0"] for i in range(4))]
     data = read_own_data(write_csv(tmp_path / "data.csv", rows), cut=False)
     assert (data.content_column, data.label_names) == ("title", ["plot", "music"])
+
+
+KNOWN = ["Food, wine", "Music, dance", "Sport"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        (["Food, wine", "Music, dance"], [["Food, wine"], ["Music, dance"]]),  # no other delimiter to be seen
+        (["Sport", "Sport"], [["Sport"], ["Sport"]]),  # one label alone
+        (["Food, wine|Sport", "Sport;Music, dance"], [["Food, wine", "Sport"], ["Music, dance", "Sport"]]),
+        (["", "Sport"], [[], ["Sport"]]),
+        (["Chess", "Sport"], [["Chess"], ["Sport"]]),
+    ],
+)
+def test_known_names_tell_what_separates_labels_however_few_rows_there_are(tmp_path, rows, expected):
+    path = write_csv(tmp_path / "few.csv", [["text", "tags"], *([str(i), row] for i, row in enumerate(rows))])
+    assert [*found(path, label_names=KNOWN).values()] == expected
+
+
+@pytest.mark.parametrize("others", [(), ("views",), ("category",)])
+def test_columns_that_are_called_as_known_labels_are_those_of_the_labels(tmp_path, others):
+    header, rows = ["text", *others, "sport", "food"], [["a", *"0" * len(others), "1", "0"], ["b", *others, "0", "0"]]
+    path = write_csv(tmp_path / "few.csv", [header, *rows])
+    assert found(path, text_column="text", label_names=["food", "music", "sport"]) == {"a": ["sport"], "b": []}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -90,12 +90,13 @@ def classifier_and_rows(
             raise typer.BadParameter(f"--{name} is for {where} {data!r} {what}. Leave it out.")
     quiet_libraries()
     model = chosen_model(model)
+    predictor = Predictor(model, trust_remote_code=trust_remote_code)
     if is_corpus:
         split, splits = split or "test", corpus_splits(data, of_corpora["data_dir"], of_corpora["size"], model)
         rows = [splits[name] for name in (SPLITS if split == "all" else (split,)) if name in splits]
     else:
-        split, rows, splits = _own_rows(data, split, columns, model)
-    return Predictor(model, trust_remote_code=trust_remote_code), split, rows, splits
+        split, rows, splits = _own_rows(data, split, columns, model, predictor.label_names)
+    return predictor, split, rows, splits
 
 
 def corpus_splits(corpus: str, data_dir: str | None, size: str | None, model: str) -> Any:
@@ -119,9 +120,9 @@ def corpus_splits(corpus: str, data_dir: str | None, size: str | None, model: st
 
 
 def _own_rows(
-    data: str, split: str | None, columns: Mapping[str, Any], model: str
+    data: str, split: str | None, columns: Mapping[str, Any], model: str, label_names: Sequence[str]
 ) -> tuple[str, list[Any], Mapping[str, Any]]:
-    """The name of the split to score, its rows, and all splits that are given; rows that are left out are told.
+    """The name of the split to score, its rows, and all splits that are given; what is left out is told.
 
     Nothing is cut off where the data bring a test split, or where the classifier was trained on other data: all of
     their rows are new to it.
@@ -136,8 +137,12 @@ def _own_rows(
     # The rows that training held out belong to the data, where they are the same.
     same = trained.get(DATA_SOURCE) == data_source(data)
     test_file = trained.get("test_file") if same else None
-    read = read_own_data(data, cut=False, test_file=test_file, **as_trained)
+    read = read_own_data(data, cut=False, test_file=test_file, label_names=label_names, **as_trained)
     given = read.splits
+    there = set(next(iter(given.values())).features["labels"].feature.names)
+    if missing := [name for name in label_names if name not in there]:
+        few = ", ".join(missing[:5]) + (", …" if len(missing) > 5 else "")
+        say(f"{data} has no column for {few}: no row counts as having it.")
     for note in read.notes:
         if note.endswith("left out"):  # of images, Python warns
             say(f"{data}: {note}.")

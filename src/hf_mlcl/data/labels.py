@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import operator
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, SupportsIndex
 
@@ -80,7 +80,7 @@ def decode_labels(
 
     entries = values.tolist() if hasattr(values, "tolist") else values  # of an array or a tensor
     if isinstance(entries, str) and names:
-        entries = _names_in(entries, names)
+        entries = names_in(entries, names)
     if isinstance(entries, str | bytes) or not isinstance(entries, Iterable):
         raise wrong(repr(values), ", expected a list of labels. Wrap a single label in a list")
     entries = list(entries)
@@ -94,14 +94,16 @@ def decode_labels(
     return ids
 
 
-def _names_in(text: str, names: Mapping[str, int]) -> list[str]:
+def names_in(text: str, names: Container[str]) -> list[str]:
     """The names in a text: it may be one, or several between delimiters, which may be part of names as well.
 
     Examples:
-        >>> _names_in("art, music|sport", {"art, music": 0, "sport": 1})
+        >>> names_in("art, music|sport", {"art, music": 0, "sport": 1})
         ['art, music', 'sport']
+        >>> names_in("sport art", {"art", "sport"})
+        ['sport', 'art']
     """
-    for delimiter in ("", *DELIMITERS):
+    for delimiter in ("", *DELIMITERS, " "):
         found = pieces(text, delimiter)
         if all(piece in names for piece in found):
             return found

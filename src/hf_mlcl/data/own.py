@@ -103,6 +103,7 @@ def read_own_data(
     text_column: str | None = None,
     label_columns: Sequence[str] | None = None,
     label_delimiter: str | None = None,
+    label_names: Sequence[str] = (),
     test_file: str | os.PathLike[str] | None = None,
     seed: int = SEED,
     cut: bool = True,
@@ -129,6 +130,8 @@ def read_own_data(
         text_column: The column with texts (or paths of images), where it is not found by itself.
         label_columns: The columns with labels, where they are not found by themselves.
         label_delimiter: What separates the labels in one column, where it is not found by itself.
+        label_names: What labels are called, where that is known, as for data to judge a classifier by: columns are
+            recognised by these names, and what stands between them in one column separates them.
         test_file: A file with the test rows, where the source has none.
         seed: Of the splits.
         cut: Whether to cut off the splits that are missing; without, the rows stay as they come.
@@ -161,8 +164,8 @@ def read_own_data(
         notes.append(f"column {content!r} holds the names of images, such as {first}")
     if modality == "text":
         tables = _without_blank_rows(tables, content, notes)
-    found = label_columns_of(tables, columns, content, label_columns)
-    labels = labels_of(tables, found, label_delimiter, notes)
+    found = label_columns_of(tables, columns, content, label_columns, label_names)
+    labels = labels_of(tables, found, label_delimiter, notes, label_names)
     splits = {split: _content(table, split, modality, content, beside) for split, table in tables.items()}
     if modality == "image":
         splits, labels = _without_bad_images(splits, labels, content, strict, notes)

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from datasets import ClassLabel, List
 
 from hf_mlcl.data.errors import CorpusFormatError
-from hf_mlcl.data.labels import DELIMITERS, pieces
+from hf_mlcl.data.labels import DELIMITERS, names_in, pieces
 from hf_mlcl.data.own_files import LOOKED_AT, Table
 from hf_mlcl.data.tables import written
 
@@ -114,16 +114,21 @@ def _mean_length(values: Sequence[Any]) -> float:
     return float(np.mean([len(text) for text in texts]))
 
 
-def label_columns_of(tables: Tables, columns: Sequence[str], content: str, chosen: Sequence[str] | None) -> list[str]:
+def label_columns_of(
+    tables: Tables, columns: Sequence[str], content: str, chosen: Sequence[str] | None, known: Sequence[str] = ()
+) -> list[str]:
     """The column with labels, or several of 0 and 1.
 
-    A column with a usual name goes first, then columns of 0 and 1, then lists. A column that would be one of 0 and 1
+    Columns of 0 and 1 that are called as `known` labels go first, then a column with a usual name, other columns of 0
+    and 1, and lists. A column that would be one of 0 and 1
     but for a few cells is refused: its label would be lost.
     """
     rest = [name for name in columns if name != content]
     if chosen is not None:
         _check_named("label_columns", chosen, rest)
         return list(dict.fromkeys(chosen))
+    if called := [name for name in known if name in rest and _holds_flags(tables, name)]:
+        return called
     by_name = [name for word in LABEL_NAMES for name in rest if name.lower() == word]
     if by_name:
         return by_name[:1]
@@ -143,6 +148,11 @@ def label_columns_of(tables: Tables, columns: Sequence[str], content: str, chose
             f"names between | ; , tabs or spaces; or columns of 0 and 1. Name them: {option('label_columns')}."
         )
     return found
+
+
+def _holds_flags(tables: Tables, column: str) -> bool:
+    ones_and_zeros, strays = _flags_and_strays(tables, column)
+    return ones_and_zeros > 0 and strays == 0
 
 
 def _flags_and_strays(tables: Tables, column: str) -> tuple[int, int]:
@@ -184,12 +194,15 @@ def _is_stray(value: str | None) -> bool:
     return _flag(value) is None and not _is_empty(value)
 
 
-def labels_of(tables: Tables, columns: Sequence[str], delimiter: str | None, notes: list[str]) -> Labels:
-    """The labels in a column, where `delimiter` may separate their names, or in several columns of 0 and 1.
+def labels_of(
+    tables: Tables, columns: Sequence[str], delimiter: str | None, notes: list[str], known: Sequence[str] = ()
+) -> Labels:
+    """The labels in a column, where `delimiter` may separate their names, or in columns of 0 and 1.
 
-    `notes` gets what a careful reader would like to know.
+    `known` are the names of labels, as far as they are known before; `notes` gets what a careful reader would like to
+    know.
     """
-    if len(columns) > 1:
+    if len(columns) > 1 or (columns[0] in known and _holds_flags(tables, columns[0])):
         return _from_flags(tables, columns, notes)
     column = columns[0]
     feature = tables["train"].features[column]
@@ -204,7 +217,7 @@ def labels_of(tables: Tables, columns: Sequence[str], delimiter: str | None, not
         lists: Lists = {split: [_names(row or [], column) for row in rows] for split, rows in cells.items()}
         how = "lists of labels"
     else:
-        lists, how = _from_texts(tables, column, delimiter)
+        lists, how = _from_texts(tables, column, delimiter, known)
     if how.startswith("lists") and _are_multi_hot([row for found in lists.values() for row in found], column):
         places = max(len(row) for found in lists.values() for row in found)
         notes.append(f"lists of 0 and 1 have no names of labels: they are called 0 to {places - 1}, by their place")
@@ -212,7 +225,8 @@ def labels_of(tables: Tables, columns: Sequence[str], delimiter: str | None, not
             split: [[i for i, item in enumerate(row) if _flag(item)] for row in rows] for split, rows in lists.items()
         }
         return Labels(ids, [*map(str, range(places))], f"column {column!r}, lists of 0 and 1, one place per label")
-    names = sorted({name for found in lists.values() for row in found for name in row if name})
+    new = {name for found in lists.values() for row in found for name in row if name} - set(known)
+    names = [*known, *sorted(new)]
     if len(names) < 2:
         way_out = f"Name the columns, {option('label_columns')}, or what separates labels, {option('label_delimiter')}"
         there = f"{len(names)} different labels ({', '.join(names) or 'none'}); at least 2 are needed"
@@ -245,13 +259,16 @@ def _from_flags(tables: Tables, names: Sequence[str], notes: list[str]) -> Label
     return Labels(ids, list(names), f"{len(names)} columns of 0 and 1")
 
 
-def _from_texts(tables: Tables, column: str, delimiter: str | None) -> tuple[Lists, str]:
+def _from_texts(tables: Tables, column: str, delimiter: str | None, known: Sequence[str] = ()) -> tuple[Lists, str]:
     """The names in the cells of a column of texts, and how they are written."""
     texts = {split: [(text or "").strip() for text in table.texts(column)] for split, table in tables.items()}
     every = [text for found in texts.values() for text in found]
     if delimiter is None and any(every) and all(text[:1] + text[-1:] in ("", "[]") for text in every):
         read = {split: [_read_list(text or "[]", column) for text in found] for split, found in texts.items()}
         return read, "lists of labels, written out"
+    if delimiter is None and known:
+        names = frozenset(known)
+        return {split: [[*names_in(text, names)] for text in found] for split, found in texts.items()}, "known labels"
     delimiter = _found_delimiter(every) if delimiter is None else delimiter
     shown = {"\t": "tabs", " ": "spaces"}.get(delimiter or "", repr(delimiter))
     lists: Lists = {split: [[*pieces(text, delimiter)] for text in found] for split, found in texts.items()}

@@ -20,6 +20,7 @@ from hf_mlcl.cli.app import app
 from hf_mlcl.data import image_processor, read_own_data
 from hf_mlcl.data.own import data_fingerprint
 from hf_mlcl.experiments import build_experiment, own_recipe, run_experiment
+from hf_mlcl.experiments.own import as_read
 from hf_mlcl.experiments.prediction import Predictor
 from models import saved
 from models.tiny_backbones import folder_of
@@ -137,6 +138,18 @@ def test_a_backbone_that_reads_one_of_them_takes_the_rows_that_have_it(name, row
     result = run(table, folder_of(name, tmp_path / "backbone"), tmp_path / "run")
     assert "12 rows without any are left out" in caplog.text
     assert Predictor(result.folder).modality == ("image" if name == "Swin" else "text")
+
+
+def test_settings_are_those_of_what_the_backbone_reads(table, tmp_path):
+    data = read_own_data(table)
+    texts, images = (as_read(data, str(folder_of(name, tmp_path / name))) for name in ("BERT", "ViT"))
+    assert (texts.modality, texts.content_column, texts.beside_column) == ("text", "title", None)
+    assert (images.modality, images.content_column, images.beside_column) == ("image", "poster", None)
+    settings = own_recipe(texts, "films", str(tmp_path / "BERT")).for_loss("reg")
+    assert (settings["max_length"], settings["pooling"], settings["learning_rate"]) == (32, "auto", 1e-4)
+    assert data_fingerprint(texts.splits) == data_fingerprint(data.splits)  # what `evaluate` knows them by
+    asked = ["train", table, "--backbone", tmp_path / "BERT", "--image_size", "64", "--check"]
+    assert "image_size=64 is for images, but the data are texts" in " ".join(command(*asked, code=2).split())
 
 
 @pytest.mark.parametrize(("modality", "missing"), [("text", 2), ("image", 1)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -130,13 +130,7 @@ def _readable(data: DatasetDict, experiment: ExperimentArguments) -> tuple[Datas
     """The rows and columns that the backbone reads; and of a pair of towers, which of them these are for."""
     columns = [name for name in ("text", "image") if name in data["train"].column_names]
     name = experiment.backbone or DEFAULT_BACKBONES[columns[-1]]
-    known: tuple[str, ...] = ("image",)  # of timm's, and of the small one, if there are images
-    if name != SMALL_BACKBONE and not timm.is_model(name):
-        with _naming_backbone(name, Exception):
-            config = load(AutoConfig, name, trust_remote_code=experiment.trust_remote_code)
-        known = reads(config)
-        if not set(known) & set(columns) and type(config) in MODEL_MAPPING:  # what others read is not known
-            raise ValueError(f"The backbone {name!r} reads {known[0]}s, but the data have {columns[0]}s.")
+    known = backbone_reads(name, columns, experiment.trust_remote_code)
     if len(known) == 2:
         if experiment.normalize_features == "yes":
             raise ValueError(f"normalize_features is not for {name!r}: the vectors of its two towers have a length.")
@@ -144,6 +138,18 @@ def _readable(data: DatasetDict, experiment: ExperimentArguments) -> tuple[Datas
     if len(columns) == 2 and len(known) == 1:
         return DatasetDict(readable_rows(data, known[0], name)), None
     return data, None
+
+
+def backbone_reads(name: str, columns: Sequence[str], trust_remote_code: bool = False) -> Sequence[str]:
+    """What a backbone takes, ``"text"``, ``"image"`` or both; an error if the data have other columns only."""
+    if name == SMALL_BACKBONE or timm.is_model(name):
+        return ("image",) if "image" in columns else columns
+    with _naming_backbone(name, Exception):
+        config = load(AutoConfig, name, trust_remote_code=trust_remote_code)
+    known = reads(config)
+    if not set(known) & set(columns) and type(config) in MODEL_MAPPING:  # what others read is not known
+        raise ValueError(f"The backbone {name!r} reads {known[0]}s, but the data have {columns[0]}s.")
+    return known
 
 
 def readable_rows(splits: Mapping[str, Any], modality: str, reader: str) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from hf_mlcl.data import load_tokenizer
 from hf_mlcl.data.own import OwnData, read_own_data
 from hf_mlcl.data.own_files import Source, source_name
 from hf_mlcl.experiments.arguments import SMALL_BACKBONE
-from hf_mlcl.experiments.inputs import OWN_DATA, without_vain_attempts
+from hf_mlcl.experiments.inputs import OWN_DATA, backbone_reads, without_vain_attempts
 from hf_mlcl.experiments.parsing import build_experiment
 from hf_mlcl.experiments.recipe import Recipe
 from hf_mlcl.experiments.results import ExperimentResult
@@ -65,6 +66,17 @@ def check_kind(settings: Mapping[str, Any], modality: str) -> None:
                 raise ValueError(
                     f"{name}={settings[name]!r} is for {kind}s, but the data are {modality}s. Leave it out."
                 )
+
+
+def as_read(data: OwnData, backbone: str | None, trust_remote_code: bool = False) -> OwnData:
+    """The data as a backbone takes them: texts with images are texts alone for an encoder of texts."""
+    if data.modality != "text+image" or backbone is None:
+        return data
+    known = backbone_reads(backbone, ("text", "image"), trust_remote_code)
+    if len(known) != 1:
+        return data
+    column = data.beside_column if known[0] == "text" else data.content_column
+    return replace(data, modality=known[0], content_column=column, beside_column=None)
 
 
 def default_backbone(modality: str) -> tuple[str, int]:
@@ -156,7 +168,7 @@ def train_classifier(
         ['classifier', 'encoder', 'metrics.json', 'test_decisions.npz']
     """
     columns: dict[str, Any] = {name: settings.get(name) for name in OWN_DATA}
-    own = read_own_data(data, **columns)
+    own = as_read(read_own_data(data, **columns), settings.get("backbone"), bool(settings.get("trust_remote_code")))
     check_kind(settings, own.modality)
     recipe = own_recipe(own, source_name(data), settings.get("backbone"), settings.get("max_train_samples"))
     experiment, training = build_experiment(recipe, {**settings, "output_dir": os.fspath(output_dir)})
@@ -169,7 +181,7 @@ def _epochs(rows: int, batch: int, steps: int, fewest: int, most: int) -> int:
 
 def _tokens(data: OwnData, backbone: str) -> int:
     """A length that holds 95 % of the texts, as a multiple of 16 between 32 and 256."""
-    texts = list(data.splits["train"]["text"][:LENGTHS])
+    texts = [text for text in data.splits["train"]["text"][:LENGTHS] if text] or [""]
     lengths = [math.ceil(1.25 * len(text.split())) for text in texts]  # 4 words make about 5 tokens
     if backbone != SMALL_BACKBONE:
         with suppress(Exception), without_vain_attempts(backbone):  # it is loaded for good later, and told then

@@ -39,7 +39,7 @@ from hf_mlcl.data.own import having
 from hf_mlcl.data.registry import chosen_options
 from hf_mlcl.experiments.arguments import SMALL_BACKBONE, ExperimentArguments
 from hf_mlcl.models.adapters import lora
-from hf_mlcl.models.families import PoolingError, reads
+from hf_mlcl.models.families import Modality, PoolingError, reads
 from hf_mlcl.models.loading import load, problem
 from hf_mlcl.models.stated import stated_preprocessing
 from hf_mlcl.training import ContrastiveTrainingArguments
@@ -126,9 +126,10 @@ def prepare_inputs(
         return _text_inputs(data, label_names, experiment, towers)
 
 
-def _readable(data: DatasetDict, experiment: ExperimentArguments) -> tuple[DatasetDict, list[str] | None]:
+def _readable(data: DatasetDict, experiment: ExperimentArguments) -> tuple[DatasetDict, list[Modality] | None]:
     """The rows and columns that the backbone reads; and of a pair of towers, which of them these are for."""
-    columns = [name for name in ("text", "image") if name in data["train"].column_names]
+    kinds: tuple[Modality, ...] = ("text", "image")
+    columns = [name for name in kinds if name in data["train"].column_names]
     name = experiment.backbone or DEFAULT_BACKBONES[columns[-1]]
     known = backbone_reads(name, columns, experiment.trust_remote_code)
     if len(known) == 2:
@@ -140,7 +141,7 @@ def _readable(data: DatasetDict, experiment: ExperimentArguments) -> tuple[Datas
     return data, None
 
 
-def backbone_reads(name: str, columns: Sequence[str], trust_remote_code: bool = False) -> Sequence[str]:
+def backbone_reads(name: str, columns: Sequence[Modality], trust_remote_code: bool = False) -> Sequence[Modality]:
     """What a backbone takes, ``"text"``, ``"image"`` or both; an error if the data have other columns only."""
     if name == SMALL_BACKBONE or timm.is_model(name):
         return ("image",) if "image" in columns else columns
@@ -186,7 +187,7 @@ def training_steps(rows: int, training: ContrastiveTrainingArguments) -> int:
 
 
 def _text_inputs(
-    data: DatasetDict, label_names: list[str], experiment: ExperimentArguments, towers: list[str] | None
+    data: DatasetDict, label_names: list[str], experiment: ExperimentArguments, towers: list[Modality] | None
 ) -> Inputs:
     name = experiment.backbone or DEFAULT_BACKBONES["text"]
     if name == SMALL_BACKBONE:
@@ -223,7 +224,7 @@ def _tokenizer(name: str, experiment: ExperimentArguments, model: MLCLModel) -> 
 
 
 def _image_inputs(
-    data: DatasetDict, label_names: list[str], experiment: ExperimentArguments, towers: list[str] | None
+    data: DatasetDict, label_names: list[str], experiment: ExperimentArguments, towers: list[Modality] | None
 ) -> Inputs:
     name = experiment.backbone or DEFAULT_BACKBONES["image"]
     if name == SMALL_BACKBONE:

@@ -75,7 +75,7 @@ def as_read(data: OwnData, backbone: str | None, trust_remote_code: bool = False
     known = backbone_reads(backbone, ("text", "image"), trust_remote_code)
     if len(known) != 1:
         return data
-    column = data.beside_column if known[0] == "text" else data.content_column
+    column = (data.beside_column if known[0] == "text" else None) or data.content_column
     return replace(data, modality=known[0], content_column=column, beside_column=None)
 
 

@@ -329,6 +329,15 @@ def scored(hf_mlcl, data, model, *options):
     return in_json(result)["split"], in_json(result)["rows"], result.stderr
 
 
+def copy_of_training(trained, folder, data):
+    """The training as if it had been on other rows of the same file."""
+    shutil.copytree(trained / "classifier", folder / "copy" / "classifier")
+    result = json.loads((trained / "metrics.json").read_text())
+    settings = result["settings"] | {"data_fingerprint": "other", "data_source": str(data.resolve())}
+    (folder / "copy" / "metrics.json").write_text(json.dumps(result | {"settings": settings}))
+    return folder / "copy"
+
+
 def rows_of(reviews, *numbers):
     lines = reviews.read_text().splitlines(keepends=True)
     return "".join([lines[0], *(lines[1 + number] for number in numbers)])
@@ -361,6 +370,8 @@ def test_of_data_that_were_not_trained_on_every_row_is_scored_and_it_is_said(hf_
         split, number, said = scored(hf_mlcl, tmp_path / name, trained)
         assert (split, number) == ("all", rows)
         assert f"{name} is not what the classifier was trained on: all {rows} rows are scored" in said
+    changed = scored(hf_mlcl, reviews, copy_of_training(trained, tmp_path, reviews))[2]
+    assert "reviews.csv has changed since the classifier was trained on it, and most of it was trained on" in changed
     cut_off = len(read_own_data(tmp_path / "more.csv").splits["test"])
     assert scored(hf_mlcl, tmp_path / "more.csv", trained, "--split", "test")[:2] == ("test", cut_off)
 

@@ -5,6 +5,7 @@ import time
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from sklearn.metrics import average_precision_score
@@ -12,13 +13,14 @@ from sklearn.metrics import average_precision_score
 from experiments.toy import build
 from hf_mlcl import ContrastiveMultiLabelTrainer, ContrastiveTrainingArguments, MLCLModel
 from hf_mlcl.evaluation import LinearEvaluationConfig, fit_best_heads
-from hf_mlcl.experiments import anytime, verdict
+from hf_mlcl.experiments import anytime, train_classifier, verdict
 from hf_mlcl.experiments import stages as stages_module
 from hf_mlcl.experiments.anytime import Anytime
 from hf_mlcl.experiments.prediction import Predictor, training_settings
 from hf_mlcl.experiments.running import run_experiment
 from hf_mlcl.experiments.stages import BLENDS, Stages, ranking_score, step_seconds
 from hf_mlcl.experiments.verdict import side_by_side
+from hf_mlcl.files import HIDDEN_FOLDER
 from hf_mlcl.metrics import DecisionRule
 from training.tiny import image_model, image_rows
 
@@ -232,14 +234,43 @@ def test_a_training_that_diverges_leaves_the_best_before(tmp_path, capsys):
     assert result.metrics["validation_mAP"] >= result.metrics["frozen_validation_mAP"] - 1e-6
 
 
-def test_a_later_training_in_the_folder_leaves_nothing_of_the_earlier_one_when_it_is_killed(tmp_path, monkeypatch):
+def test_a_finished_result_stays_whole_until_a_later_training_in_its_folder_is_complete(tmp_path, monkeypatch):
+    def files():
+        found = (path for path in (tmp_path / "run").rglob("*") if path.is_file() and HIDDEN_FOLDER not in path.parts)
+        return {str(path.relative_to(tmp_path)): path.read_bytes() for path in found}
+
     run_experiment(*build(tmp_path / "run", protocol="best", seed=1), quiet=True)
-    monkeypatch.setattr(ContrastiveMultiLabelTrainer, "train", lambda *args, **kwargs: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        run_experiment(*build(tmp_path / "run", protocol="best", seed=2), quiet=True)
-    assert not (tmp_path / "run" / "metrics.json").exists()
-    assert not (tmp_path / "run" / "encoder").exists()
-    assert Predictor(tmp_path / "run").probabilities(["w1 w2"]).shape[0] == 1
+    before = files()
+    with monkeypatch.context() as patch:
+        patch.setattr(ContrastiveMultiLabelTrainer, "train", lambda *args, **kwargs: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            run_experiment(*build(tmp_path / "run", protocol="best", seed=2), quiet=True)
+    assert {"run/metrics.json", "run/encoder/model.safetensors"} <= before.keys()
+    assert files() == before
+    run_experiment(*build(tmp_path / "run", protocol="best", seed=2), quiet=True)
+    assert training_settings(tmp_path / "run")["seed"] == 2
+
+
+def test_the_best_of_other_data_does_not_count_where_a_training_goes_on_with_new_ones(tmp_path, monkeypatch):
+    table = pd.DataFrame([(f"a {word} {n}", word) for word in ("cat", "dog", "cow") for n in range(40)])
+    table.columns = ["text", "tags"]
+    settings = {"backbone": "small", "max_steps": 8, "use_cpu": True, "export": False, "disable_tqdm": True}
+    step, calls = ContrastiveMultiLabelTrainer.training_step, []
+
+    def fails_after_a_checkpoint(*args, **kwargs):
+        calls.append(1)
+        return step(*args, **kwargs) if len(calls) < 6 else 1 / 0
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ContrastiveMultiLabelTrainer, "training_step", fails_after_a_checkpoint)
+        with pytest.raises(ZeroDivisionError):
+            train_classifier(table, tmp_path / "run", quiet=True, **settings)
+    (kept,) = (tmp_path / "run").glob(".*/best.pt")
+    best = torch.load(kept, weights_only=True)
+    torch.save({**best, "stage": {**best["stage"], "score": 2.0}, "history": [(0, 2.0)]}, kept)
+    went_on = {**settings, "resume_from_checkpoint": "last"}
+    result = train_classifier(table[::-1], tmp_path / "run", quiet=True, **went_on)
+    assert "2.000" not in result.verdict["choices"]["looks"]
 
 
 @pytest.mark.parametrize(("most", "minutes"), [(3, 60.0), (1, 60.0)])

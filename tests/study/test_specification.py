@@ -234,7 +234,15 @@ def test_changes_reach_every_place_of_the_file(write):
         ("corpora: [toy_text]\nlosses: [bce]\nreport: {metrics: [map]}", "no metric 'map'. Known, nearest first: mAP"),
         (
             "corpora: [toy_text]\nlosses: [bce]\nreport: {select_by: micro_f1}",
-            "no metric 'micro_f1'. Known, nearest first: test_micro_f1",
+            "no metric of validation 'micro_f1'. Known, nearest first: validation_micro_f1",
+        ),
+        (
+            "corpora: [toy_text]\nlosses: [bce]\nreport: {select_by: test_macro_f1}",
+            "no metric of validation 'test_macro_f1'. Known, nearest first: validation_macro_f1",
+        ),
+        (
+            "corpora: [toy_text]\nlosses: [bce]\ndefaults: {image_size: 64}",
+            "toy_text bce seed 0: image_size=64 is for images, but the data are texts",
         ),
         (
             "corpora: [toy_text]\nlosses: [bce]\ndefaults: {max_train_samples: -5}",

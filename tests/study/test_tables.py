@@ -122,6 +122,24 @@ def test_searched_values_are_chosen_by_the_mean_on_validation_and_not_on_test(tm
     assert any("learning_rate" in note and "validation_micro_f1" in note for note in table.notes)
 
 
+def test_of_metrics_that_should_be_low_the_lowest_is_chosen_and_printed_in_bold(tmp_path):
+    runs = [
+        (
+            run("aapd", loss, seed, choice={"learning_rate": rate}, learning_rate=rate),
+            {"validation_hamming_loss": wrong, "best_tuned_test_hamming_loss": wrong + 0.001 * seed},
+        )
+        for loss, rates in (("reg", {1e-3: 0.4, 1e-4: 0.1}), ("bce", {1e-3: 0.2, 1e-4: 0.3}))
+        for rate, wrong in rates.items()
+        for seed in (0, 1, 2)
+    ]
+    study = finished_study(
+        tmp_path, runs, metrics=("best_tuned_test_hamming_loss",), select_by="validation_hamming_loss"
+    )
+    (table,) = report_tables(study)
+    cells = {value["loss"]: (value["value"], value["bold"]) for value in table.values()}
+    assert cells == {"reg": ("0.1010", True), "bce": ("0.2010", False)}
+
+
 def test_choosing_by_a_metric_that_is_not_there_is_an_error():
     table = pd.DataFrame(
         [{"corpus": "c", "loss": "l", "setting": "g", "choice": c, "validation_accuracy": 1} for c in "ab"]

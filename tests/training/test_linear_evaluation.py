@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import random
 
+import datasets
 import numpy as np
 import pytest
 import torch
@@ -19,7 +20,16 @@ from transformers import (
 
 from copies import all_went_well, run_ranks
 from hf_mlcl import ContrastiveMultiLabelTrainer, ContrastiveTrainingArguments, MLCLConfig, MLCLModel
-from hf_mlcl.data import ImageCollator, TextCollator, image_transform, tokenize, word_tokenizer
+from hf_mlcl.data import (
+    ImageCollator,
+    TextCollator,
+    TextImageCollator,
+    image_transform,
+    tokenize,
+    with_prompt,
+    word_tokenizer,
+)
+from hf_mlcl.data.text import tokenizer_key
 from hf_mlcl.evaluation import LinearEvaluationConfig
 from hf_mlcl.models import MLCLForSequenceClassification
 from hf_mlcl.training import evaluation as evaluation_module
@@ -124,6 +134,44 @@ def test_cached_features_are_used_until_weights_or_data_change(text_case, tmp_pa
         next(trainer.model.backbone.parameters()).add_(0.01)
     trainer.linear_evaluate(*data, config=GRID, cache_dir=tmp_path)
     assert len(calls) == 6
+
+
+def test_cached_features_are_not_those_of_an_image_that_was_replaced_in_its_place(tmp_path):
+    files = [tmp_path / f"{i}.png" for i in range(4)]
+    for number, file in enumerate(files):
+        Image.new("RGB", (8, 8), (60 * number, 0, 0)).save(file)
+    rows = Dataset.from_dict({"image": [str(file) for file in files], "labels": [[i % 2] for i in range(4)]})
+    rows = rows.cast_column("image", datasets.Image())
+    model = MLCLModel.from_backbone("resnet10t", ["a", "b"], pretrained=False)
+    args = ContrastiveTrainingArguments(str(tmp_path / "run"), use_cpu=True, report_to="none")
+    trainer = ContrastiveMultiLabelTrainer(model, args, ImageCollator(image_transform(size=32), 2), rows)
+    first, _ = trainer._cached_features(rows, tmp_path / "cache")
+    Image.new("RGB", (8, 8), (0, 255, 0)).save(files[3])
+    again, _ = trainer._cached_features(rows, tmp_path / "cache")
+    assert np.allclose(first[:3], again[:3], atol=1e-6)
+    assert not np.allclose(first[3], again[3], atol=1e-6)
+
+
+def test_cached_features_are_not_those_of_another_prompt(tmp_path):
+    words = word_tokenizer(["query : passage : a cat"])
+    keys = []
+    for prompt in ("query: ", "passage: "):
+        collator = TextImageCollator(with_prompt(words, prompt), image_transform(size=32), 2)
+        keys.append((repr(collator), tokenizer_key(collator.tokenizer)))
+    assert keys[0][0] == keys[1][0], "which is why its tokenizer has a key of its own"
+    assert keys[0][1] != keys[1][1]
+
+
+def test_an_encoder_that_was_loaded_is_judged_by_rows_that_it_has_not_learned_from(text_case):
+    trainer, data, *_ = text_case
+    other = ContrastiveMultiLabelTrainer(
+        trainer.model, trainer.args, trainer.data_collator, trainer.train_dataset, eval_dataset=trainer.eval_dataset
+    )
+    assert other.state.global_step == 0
+    heads = other.linear_evaluate(*data, protocol="best").best
+    assert heads.unseen_probabilities is None
+    flattered = other.linear_evaluate(*data, protocol="best", trained_on_these=False).best
+    assert flattered.unseen_probabilities is not None
 
 
 def test_images_end_in_an_image_classification_pipeline(tmp_path):

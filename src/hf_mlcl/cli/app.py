@@ -99,7 +99,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
     help="Multi-label contrastive learning: train, evaluate and predict from the command line.\n\n"
-    "Try it:  hf-mlcl demo   (two minutes, no download)\n\n"
+    "Try it:  hf-mlcl demo   (three to six minutes, no download)\n\n"
     "Your data:  hf-mlcl train reviews.csv   then   hf-mlcl predict 'a new text'\n\n"
     "Exit codes: 0 done, 1 failed (the message says why), 2 wrong arguments.",
 )

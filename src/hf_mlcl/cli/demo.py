@@ -16,11 +16,11 @@ def demo(
     corpus: Annotated[Literal["toy_text", "toy_images"], typer.Option(help="Both are built in.")] = "toy_text",
     losses: Annotated[str, typer.Option(help="Losses to compare, separated by commas.")] = "bce,zlpr,reg,reg+zlpr",
     epochs: Annotated[float | None, typer.Option(help="Training epochs; the recipe's if not set.")] = None,
-    seed: Annotated[int, typer.Option(help="Of weights and batches.")] = 0,
-    output_dir: Annotated[str, typer.Option(help="Where to put everything.")] = "outputs/demo",
+    seed: Annotated[int | None, typer.Option(help="Of weights and batches; 0 if not set.")] = None,
+    output_dir: Annotated[str | None, typer.Option(help="Where to put everything; outputs/demo if not set.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare four losses on a built-in corpus: a table, a picture, a classifier. Two minutes, no download.
+    """Compare four losses on a built-in corpus: a table, a picture, a classifier. Three to six minutes, no download.
 
     Every loss trains the same small encoder from nothing for the same epochs. Afterwards
     `hf-mlcl predict "some text"` uses the best classifier.
@@ -29,9 +29,16 @@ def demo(
     from hf_mlcl.losses import build_loss
     from hf_mlcl.recipes.quickstart import METRICS, compare, draw, explain_best, keep_best
 
-    settings = {**further_settings(ctx.args), "seed": seed}
-    if epochs is not None:
-        settings["num_train_epochs"] = epochs
+    settings = {"seed": 0, "output_dir": "outputs/demo", **further_settings(ctx.args)}
+    for name, value in {"seed": seed, "output_dir": output_dir, "num_train_epochs": epochs}.items():
+        if value is not None:
+            settings[name] = value
+    for name, instead in {"loss": "--losses", "corpus": "--corpus"}.items():
+        if name in settings:
+            raise typer.BadParameter(
+                f"{name}={settings[name]!r} is not for the demo, which compares: {instead} sets it."
+            )
+    output_dir = str(settings.pop("output_dir"))
     chosen = names(losses) or []
     try:
         for loss in chosen:

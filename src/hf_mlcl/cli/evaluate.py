@@ -36,7 +36,7 @@ def evaluate(
     Of the data that it was trained on, the test rows are scored: those that training held out. Of other data it is
     their test split, or every row where they have none; --split all always takes every row.
     """
-    import numpy as np
+    from datasets import concatenate_datasets
 
     from hf_mlcl.experiments.inputs import sample_rows
     from hf_mlcl.metrics import f1, rule_metrics
@@ -44,9 +44,8 @@ def evaluate(
     columns = options.columns(text_column, label_columns, label_delimiter)
     of_corpora = {"size": size, "data_dir": data_dir}
     predictor, split, found, _ = classifier_and_rows(model, data, split, columns, of_corpora, trust_remote_code)
-    kept = [sample_rows(predictor.readable(rows), max_samples) for rows in found]
-    truth = np.concatenate([predictor.truth(rows) for rows in kept])
-    inputs = [content for rows in kept for content in predictor.contents(rows)]
+    rows = sample_rows(predictor.readable(concatenate_datasets(found)), max_samples)
+    truth, inputs = predictor.truth(rows), list(predictor.contents(rows))
     probabilities = predictor.probabilities(inputs)
     metrics = rule_metrics(truth, probabilities, predictor.rule, absent=float("nan"))
     counts, scores = truth.sum(axis=0).tolist(), f1(truth, predictor.rule.decide(probabilities)).tolist()
@@ -159,8 +158,12 @@ def _own_rows(
             return "test", [splits["test"]], given
     except CorpusFormatError:  # too few rows to be cut, so that nothing can have been trained on them
         pass
-    what = f"{data} is not what the classifier was trained on"
+    what, rows = f"{data} is not what the classifier was trained on", sum(map(len, given.values()))
     if trained_on is None:
         what = f"It is not known whether the classifier was trained on {data} (--split test scores a tenth of it)"
-    say(f"{what}: all {sum(map(len, given.values()))} rows are scored.")
+    elif same:
+        what = (
+            f"{data} has changed since the classifier was trained on it, and most of it was trained on, which flatters"
+        )
+    say(f"{what}: all {rows} rows are scored.")
     return "all", list(given.values()), given

@@ -272,6 +272,10 @@ def _planned(file: str, changes: list[str] | None, with_results: bool = False) -
     from hf_mlcl.study.results import read_result
 
     if Path(file).is_dir():
+        if changes:
+            raise typer.BadParameter(
+                f"--set changes a study file, but {file} is the folder of its runs. Give the file."
+            )
         study = planned_study(file)
     elif not changes and ((outline := load_outline(file)).output_dir / "plan.json").exists():
         study = replace(outline, runs=planned_study(outline.output_dir).runs)

@@ -77,7 +77,7 @@ def train(
         from hf_mlcl.experiments import build_experiment
         from hf_mlcl.experiments.dry_run import dry_run
         from hf_mlcl.experiments.inputs import load_data
-        from hf_mlcl.experiments.own import check_kind
+        from hf_mlcl.experiments.parsing import check_kind
 
         chosen = {"page": True, **_chosen(ctx), "corpus": data}
         quiet_libraries()
@@ -85,7 +85,8 @@ def train(
     modality = own.modality if own else corpus_facts(data).modality
     splits = own and own.splits
     try:
-        check_kind(chosen, modality)
+        if own:
+            check_kind(chosen, modality, own.single_label)
         experiment, training = build_experiment(recipe, chosen)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
@@ -163,6 +164,8 @@ def _show(known: dict[str, Any], modality: str, announced: bool) -> None:
     for name, kind in (("max_length", "text"), ("image_size", "image")):
         if kind not in modality:
             known.pop(name)
+    if known["single_label"]:
+        known["thresholds"] = "none: the most probable label"
     shown = {name: known[name] for name in SHOWN if known.get(name) is not None}
     print_pairs(
         [(name, f"{value:g}" if isinstance(value, float) else str(value)) for name, value in shown.items()],

@@ -70,6 +70,14 @@ class OwnData:
         names: list[str] = self.splits["train"].features["labels"].feature.names
         return names
 
+    @property
+    def single_label(self) -> bool:
+        """Whether every row has exactly one label."""
+        cells = (
+            rows.select_columns(["labels"]).with_format("arrow")[:].column("labels") for rows in self.splits.values()
+        )
+        return all(pc.all(pc.equal(pc.list_value_length(labels), 1)).as_py() for labels in cells)
+
     def label_counts(self) -> dict[str, int]:
         """Rows of each label in all splits together, the most frequent first."""
         counts: Counter[int] = Counter()
@@ -173,6 +181,10 @@ def read_own_data(
     splits = {split: rows.add_column("labels", labels.ids[split], feature=feature) for split, rows in splits.items()}
     result, rule = cut_missing_splits(splits, seed) if cut else (DatasetDict(splits), "as given")
     data = OwnData(result, "text+image" if beside else modality, content, labels.found, rule, notes, beside)
+    if data.single_label:
+        notes.append(
+            "every row has one label, so a new one gets one, the most probable (--single_label False: any number)"
+        )
     if few := [name for name, count in data.label_counts().items() if count < 5]:
         have = "has" if len(few) == 1 else "have"
         what = f"{len(few)} of {len(labels.names)} labels {have} fewer than 5 rows and can hardly be learned"

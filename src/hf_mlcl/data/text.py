@@ -76,7 +76,7 @@ def tokenize(
         if num_proc is not None:
             raise ValueError("num_proc is not for streams, which are tokenised as they are read. Leave it out.")
         return corpus.map(encode, **how)
-    key = Hasher.hash([corpus._fingerprint, _tokenizer_key(tokenizer), max_length, clean, text_column, _RULES])
+    key = Hasher.hash([corpus._fingerprint, tokenizer_key(tokenizer), max_length, clean, text_column, _RULES])
     with full_disk_named(os.path.dirname(corpus.cache_files[0]["filename"]) if corpus.cache_files else ""):
         return corpus.map(encode, **how, num_proc=num_proc, new_fingerprint=key, desc="Tokenising")
 
@@ -177,7 +177,7 @@ def word_tokenizer(texts: Iterable[str], max_words: int = 20_000) -> PreTrainedT
     )
 
 
-def _tokenizer_key(tokenizer: Any) -> str:
+def tokenizer_key(tokenizer: Any) -> str:
     """A digest of everything in a tokenizer that decides about tokens, and nothing that its use changes."""
     state = json.loads(tokenizer.backend_tokenizer.to_str()) if tokenizer.is_fast else tokenizer.get_vocab()
     state = {name: value for name, value in state.items() if name not in ("truncation", "padding")}

@@ -80,5 +80,5 @@ class LinearEvaluationConfig:
         from hf_mlcl.experiments.recipe import study_recipe  # a recipe states everything about a corpus in one place
 
         settings = study_recipe(name).for_loss("reg", size)
-        stated = {field.name: settings.get(f"linear_{field.name}") for field in fields(cls)}
+        stated = {field.name: settings.get(f"linear_{field.name}", settings.get(field.name)) for field in fields(cls)}
         return cls(**({key: value for key, value in stated.items() if value is not None} | changes))

@@ -20,7 +20,7 @@ from hf_mlcl.experiments.arguments import ExperimentArguments
 from hf_mlcl.experiments.inputs import Inputs, training_steps
 from hf_mlcl.experiments.output_folder import OutputFolder
 from hf_mlcl.experiments.parsing import linear_config
-from hf_mlcl.experiments.results import DECISIONS_FILE, METRICS_FILE, PAGE_FILE
+from hf_mlcl.experiments.results import METRICS_FILE
 from hf_mlcl.experiments.stages import BLENDS, LOOK_ROWS, LOOKS, Stage, Stages, first_says, step_seconds
 from hf_mlcl.models.modeling import TEXT_INPUTS
 from hf_mlcl.training import ContrastiveMultiLabelTrainer
@@ -95,6 +95,9 @@ class Anytime:
             experiment.feature_cache_dir,
         )
         self.kept = output.hidden / BEST_FILE
+        self.finished_before = (output.path / METRICS_FILE).is_file()
+        if self.finished_before:
+            tell(f"The result of an earlier training stays in {output.path} until this one is complete.")
         loaded = torch.tensor([resumed and self.stages.load(self.kept)], device=trainer.args.device)
         self.resumed = bool(trainer.accelerator.gather(loaded.long()).all())  # another machine's disk: all or none
         if not self.resumed:
@@ -283,18 +286,18 @@ class Anytime:
         return torch.cat(found)
 
     def _publish(self, stage: Stage) -> None:
-        """Put the classifier of the moment into the output folder, so that an interruption leaves it usable."""
+        """Put the classifier of the moment into the output folder, so that an interruption leaves it usable.
+
+        Where a training was finished there, its result stays whole: what is whole goes before what may be interrupted.
+        """
         if not self.trainer.is_world_process_zero():
             return
         if stage.step > 0:
             where = f"Step {stage.step}" if stage.share == 1 else f"{stage.share:.0%} of the way to step {stage.step}"
             self.tell(f"{where}: ranking score {stage.score:.3f} on validation, the best so far.")
-        elif not self.resumed:  # what an earlier training left does not belong to this classifier
-            for name in ("encoder", "backbone"):
-                self.output.remove(name)
-            for name in (METRICS_FILE, DECISIONS_FILE, PAGE_FILE):
-                (self.output.path / name).unlink(missing_ok=True)
         self.stages.save(self.kept)
+        if self.finished_before:
+            return
         with self.output.staging("classifier") as folder:
             make_classifier(self.trainer.model, stage.result).save_pretrained(folder)
             self.inputs.processor.save_pretrained(folder)

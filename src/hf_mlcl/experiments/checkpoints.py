@@ -70,8 +70,6 @@ def starting_checkpoint(
                     f"resume_from_checkpoint is {str(wanted)!r}, but output_dir {str(folder)!r} has no whole "
                     "checkpoint. Leave it out to start again, or give the folder of a checkpoint."
                 )
-            if last is not None and not wanted and training.should_save:
-                logger.warning("Going on with the training that was interrupted, from %s.", last)
             return None if last is None else str(last)
         found = list(newest_first(folder))
         if found and not experiment.overwrite:
@@ -177,5 +175,6 @@ def check_same_data(before: Mapping[str, Any] | None, settings: Mapping[str, Any
     if not has_same_data(before, settings):
         raise ValueError(
             "The data have changed since the training in output_dir was interrupted. Start again (--overwrite), or go "
-            "on with other data than those that it began with (--resume_from_checkpoint last)."
+            "on with other data than those that it began with (--resume_from_checkpoint last): some of the rows that "
+            "it is then tested on may be among those it has learned from."
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,13 +18,15 @@ from huggingface_hub.errors import EntryNotFoundError
 from PIL import Image
 
 from hf_mlcl.experiments.prediction import Predictor, training_settings
-from hf_mlcl.experiments.results import DATA_SOURCE
+from hf_mlcl.experiments.results import DATA_FINGERPRINT, DATA_SOURCE
 from hf_mlcl.files import whole_file
 from hf_mlcl.inference import ExampleIndex
 from hf_mlcl.training.batches import evenly
 
 if TYPE_CHECKING:
     from datasets import Dataset
+
+logger = logging.getLogger(__name__)
 
 EXAMPLES_FILE = "examples.parquet"
 MOST = 2000
@@ -98,9 +101,9 @@ class Examples:
 
 def training_rows(model: str | os.PathLike[str], data: str | None = None) -> Dataset:
     """The training rows of a classifier, found again by what its folder tells; or those of other data."""
-    from hf_mlcl.data.own import read_own_data
+    from hf_mlcl.data.own import data_fingerprint, read_own_data
     from hf_mlcl.data.registry import list_corpora, load_corpus
-    from hf_mlcl.experiments.inputs import OWN_DATA, corpus_options
+    from hf_mlcl.experiments.inputs import OWN_DATA, corpus_options, sample_rows
 
     settings = training_settings(model)
     corpus = data or settings.get("corpus")
@@ -109,9 +112,15 @@ def training_rows(model: str | os.PathLike[str], data: str | None = None) -> Dat
     if corpus in list_corpora():
         size = str(settings.get("size", "full"))
         options = corpus_options(corpus, size, settings.get("corpus_options"), int(settings.get("seed", 42)))
-        return load_corpus(corpus, size=size, data_dir=settings.get("data_dir"), **options)["train"]
-    columns: Any = {} if data else {name: settings.get(name) for name in OWN_DATA}
-    return read_own_data(data or settings.get(DATA_SOURCE, corpus), **columns).splits["train"]
+        rows = load_corpus(corpus, size=size, data_dir=settings.get("data_dir"), **options)["train"]
+        return rows if data else sample_rows(rows, settings.get("max_train_samples"))
+    if data:
+        return read_own_data(data).splits["train"]
+    columns: Any = {name: settings.get(name) for name in OWN_DATA}
+    splits = read_own_data(settings.get(DATA_SOURCE, corpus), **columns).splits
+    if settings.get(DATA_FINGERPRINT, "") != data_fingerprint(splits):
+        logger.warning("%s has changed since the training: some examples may not have been trained on.", corpus)
+    return sample_rows(splits["train"], settings.get("max_train_samples"))
 
 
 def _thumbnail(image: Any) -> bytes:

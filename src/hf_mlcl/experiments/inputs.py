@@ -31,6 +31,7 @@ from hf_mlcl.data import (
     read_own_data,
     tokenize,
     with_cleaning,
+    with_prompt,
     word_tokenizer,
 )
 from hf_mlcl.data.download import hub_is_reachable
@@ -197,7 +198,9 @@ def _text_inputs(
         backbone = BertConfig(**SMALL_BERT, vocab_size=len(tokenizer), max_position_embeddings=positions)
         names = {"id2label": dict(enumerate(label_names)), "label2id": {name: i for i, name in enumerate(label_names)}}
         heads = _heads(experiment) | {"normalize_features": experiment.normalize_features != "no"}
-        model = MLCLModel(MLCLConfig(backbone_config=backbone, pooling="mean", **names, **heads))
+        pooling = "mean" if experiment.pooling == "auto" else experiment.pooling
+        model = MLCLModel(MLCLConfig(backbone_config=backbone, pooling=pooling, **names, **heads))
+        tokenizer = with_prompt(tokenizer, experiment.prompt) if experiment.prompt else tokenizer
     else:
         model = _from_backbone(name, label_names, experiment, modalities=towers)
         tokenizer = _tokenizer(name, experiment, model)
@@ -239,6 +242,8 @@ def _image_inputs(
         prepared = prepared._replace(size=experiment.image_size)
     if experiment.max_train_length is not None:
         raise ValueError("max_train_length is for data of texts alone; these have images. Leave it out.")
+    if experiment.clean_text and towers is not None:
+        raise ValueError("clean_text is for data of texts alone; these have images. Leave it out.")
     how = prepared._asdict()
     transforms = [image_transform(train=train, augmentation=experiment.augmentation, **how) for train in (True, False)]
     augmented: Any

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -18,7 +17,7 @@ from hf_mlcl.data.own import OwnData, read_own_data
 from hf_mlcl.data.own_files import Source, source_name
 from hf_mlcl.experiments.arguments import SMALL_BACKBONE
 from hf_mlcl.experiments.inputs import OWN_DATA, backbone_reads, without_vain_attempts
-from hf_mlcl.experiments.parsing import build_experiment
+from hf_mlcl.experiments.parsing import build_experiment, check_kind
 from hf_mlcl.experiments.recipe import Recipe
 from hf_mlcl.experiments.results import ExperimentResult
 from hf_mlcl.experiments.running import run_experiment
@@ -42,30 +41,6 @@ BACKBONES = {
     ("text+image", "gpu"): ("openai/clip-vit-base-patch16", 599),
 }
 """What fine-tunes in minutes on each kind of machine, and the megabytes of its download."""
-
-
-OF_KIND = {
-    "text": ("max_length", "max_train_length", "clean_text", "freeze_embeddings", "prompt"),
-    "image": ("image_size", "augmentation", "freeze_batch_norm"),
-}
-"""Settings that mean something for texts or for images alone."""
-
-
-def check_kind(settings: Mapping[str, Any], modality: str) -> None:
-    """Raise a ValueError for a setting that would do nothing with texts, or with images.
-
-    Examples:
-        >>> check_kind({"image_size": 64}, "text")
-        Traceback (most recent call last):
-        ...
-        ValueError: image_size=64 is for images, but the data are texts. Leave it out.
-    """
-    for kind, names in OF_KIND.items():
-        for name in names if kind not in modality else ():
-            if settings.get(name) is not None:
-                raise ValueError(
-                    f"{name}={settings[name]!r} is for {kind}s, but the data are {modality}s. Leave it out."
-                )
 
 
 def as_read(data: OwnData, backbone: str | None, trust_remote_code: bool = False) -> OwnData:
@@ -113,6 +88,7 @@ def own_recipe(data: OwnData, corpus: str, backbone: str | None = None, max_trai
         "report_to": "none",
         "logging_steps": 25,
         "thresholds": "macro_f1",
+        "single_label": data.single_label,
     }
     if data.modality == "text":
         settings["max_length"] = _tokens(data, settings["backbone"])
@@ -169,7 +145,7 @@ def train_classifier(
     """
     columns: dict[str, Any] = {name: settings.get(name) for name in OWN_DATA}
     own = as_read(read_own_data(data, **columns), settings.get("backbone"), bool(settings.get("trust_remote_code")))
-    check_kind(settings, own.modality)
+    check_kind(settings, own.modality, own.single_label)
     recipe = own_recipe(own, source_name(data), settings.get("backbone"), settings.get("max_train_samples"))
     experiment, training = build_experiment(recipe, {**settings, "output_dir": os.fspath(output_dir)})
     return run_experiment(experiment, training, own.splits, quiet=quiet)

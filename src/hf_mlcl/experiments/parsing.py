@@ -21,11 +21,11 @@ from transformers.hf_argparser import string_to_bool
 from transformers.trainer_utils import HubStrategy
 from transformers.utils import is_torch_xla_available
 
-from hf_mlcl.data.registry import list_corpora
+from hf_mlcl.data.registry import corpus_facts, list_corpora
 from hf_mlcl.errors import unknown_name
 from hf_mlcl.evaluation.config import LinearEvaluationConfig
 from hf_mlcl.experiments.arguments import OF_PROTOCOL, SMALL_BACKBONE, ExperimentArguments
-from hf_mlcl.experiments.inputs import corpus_options
+from hf_mlcl.experiments.inputs import OWN_DATA, corpus_options
 from hf_mlcl.experiments.recipe import Recipe
 from hf_mlcl.experiments.settings_file import accepts, hint_name, known_arguments, read_settings
 from hf_mlcl.losses import loss_kinds, on_logits_only
@@ -37,6 +37,11 @@ ADAPTER_RATE = 10
 """How many times larger the learning rate of an adapter is than that of a whole backbone."""
 MAPPINGS = {"loss_kwargs": '{"alpha": 1.0}', "corpus_options": '{"labelled_only": true}'}
 """Settings that are mappings, with an example."""
+OF_KIND = {
+    "text": ("max_length", "max_train_length", "clean_text", "freeze_embeddings", "prompt"),
+    "image": ("image_size", "augmentation", "augmented_passes", "freeze_batch_norm"),
+}
+"""Settings that mean something for texts or for images alone."""
 
 
 def parse_experiment(
@@ -127,6 +132,8 @@ def build_experiment(
     import_plugins(settings.get("plugins") or ())
     loss, size = str(settings.get("loss", recipe.loss)), str(settings.get("size", "full"))
     stated = recipe.for_loss(loss, size)
+    if (corpus := settings.get("corpus", recipe.corpus)) in list_corpora():
+        check_kind(settings, corpus_facts(corpus).modality, stated.get("single_label", False))
     chosen = {"save_total_limit": 1, "corpus": recipe.corpus, **stated, "loss": loss, "size": size, **settings}
     if settings.get("label_aware_batches") and "train_sampling_strategy" not in settings:
         chosen["train_sampling_strategy"] = "random"  # both order the rows, and the user's wish counts
@@ -308,8 +315,8 @@ def check_experiment(experiment: ExperimentArguments, training: ContrastiveTrain
             and experiment.data_dir is not None
             and not Path(experiment.data_dir).expanduser().is_dir()
         ),
-        f"test_file is for data of your own; the corpus {corpus!r} has its test split.": (
-            corpus in list_corpora() and experiment.test_file is not None
+        "backbone_weights are for a timm architecture; --backbone small learns from nothing. Leave one of them out.": (
+            small and weights is not None
         ),
         "lora_rank needs PEFT: pip install 'hf-mlcl[peft]'.": rank is not None and find_spec("peft") is None,
         "lora_rank trains an adapter of a pre-trained backbone, which is loaded again by its name: give --backbone a "
@@ -322,6 +329,9 @@ def check_experiment(experiment: ExperimentArguments, training: ContrastiveTrain
         if holds:
             raise ValueError(message)
     if corpus in list_corpora():
+        for name in OWN_DATA:
+            if (value := getattr(experiment, name)) is not None:
+                raise ValueError(f"{name}={value!r} is for data of your own, but {corpus!r} is a corpus. Leave it out.")
         corpus_options(str(corpus), experiment.size, options, training.seed)
     else:
         meant_for_them = {"corpus_options": options, "size": experiment.size, "data_dir": experiment.data_dir}
@@ -330,6 +340,28 @@ def check_experiment(experiment: ExperimentArguments, training: ContrastiveTrain
                 known = f"the corpora of `hf-mlcl corpora`, and {corpus!r} is none of them"
                 raise ValueError(f"{name}={value!r} is for {known}. Leave it out.")
     linear_config(experiment, training)
+
+
+def check_kind(settings: Mapping[str, Any], modality: str, single_label: bool = False) -> None:
+    """Raise a ValueError for a setting that would do nothing with texts, with images, or with one label per row.
+
+    Examples:
+        >>> check_kind({"image_size": 64}, "text")
+        Traceback (most recent call last):
+        ...
+        ValueError: image_size=64 is for images, but the data are texts. Leave it out.
+    """
+    for kind, names in OF_KIND.items():
+        for name in names if kind not in modality else ():
+            if settings.get(name) is not None:
+                raise ValueError(
+                    f"{name}={settings[name]!r} is for {kind}s, but the data are {modality}s. Leave it out."
+                )
+    if settings.get("single_label", single_label) and settings.get("thresholds") not in (None, "half"):
+        raise ValueError(
+            f"thresholds={settings['thresholds']!r} is for rows with any number of labels, but every row has one: the "
+            "most probable label counts. Leave it out, or say single_label=False (--single_label False)."
+        )
 
 
 def check_push(repo_id: str, token: str | bool | None = None) -> None:

@@ -182,9 +182,10 @@ def _run(
         settings |= _known_data(experiment, data)
         if checkpoint is not None and not training.resume_from_checkpoint:
             check_same_data(before, settings)
-        resumed = checkpoint is not None or (
-            same_again and not experiment.overwrite and has_same_data(before, settings)
-        )
+            if training.should_save:
+                logger.warning("Going on with the training that was interrupted, from %s.", checkpoint)
+        goes_on = checkpoint is not None or (same_again and not experiment.overwrite)
+        resumed = goes_on and has_same_data(before, settings)  # the best so far is that of other data otherwise
         inputs = prepare_inputs(data, experiment, training)
     trainer = _trainer(inputs, training, checkpoint)
     watching = Watching(trainer, display)

@@ -203,7 +203,7 @@ class Stages:
         return bool(first_says(self.trainer, answer)[0])
 
     def _fit(self, step: int, features: SplitFeatures, priors: Mapping[str, Tensor], share: float) -> Stage:
-        result = evaluate_features(self.trainer, features, self.config, priors)
+        result = evaluate_features(self.trainer, features, self.config, priors, trained_on_these=step > 0)
         return Stage(step, _score(result), len(features["train"][1]), share, result)
 
     def _model_state(self) -> dict[str, Tensor]:

@@ -34,16 +34,20 @@ def verdict(anytime: Anytime, trained: LinearEvaluationResult, per_label: list[d
         counts = " and ".join(f"{count:,} of {split}" for split, count in rows.items())
         advice.insert(0, f"More rows to judge by: {counts} decide what was chosen and what the scores say.")
     told = {"choices": _choices(stages), "advice": advice, "rows": rows}
-    if trained.config.single_label or trained.test_labels is None:
+    if trained.test_labels is None:
         return told
     both = {"frozen": frozen, "trained": trained}
     scores = side_by_side(
         trained.test_labels,
         {name: one.test_probabilities for name, one in both.items()},  # type: ignore[misc]  # of test rows, as above
-        {name: one.tuned.rule if one.tuned else DecisionRule() for name, one in both.items()},
+        {name: _rule(one) for name, one in both.items()},
         [row["train_rows"] for row in per_label],
     )
     return {"scores": scores, **told}
+
+
+def _rule(result: LinearEvaluationResult) -> DecisionRule:
+    return result.tuned.rule if result.tuned else DecisionRule(single_label=result.config.single_label)
 
 
 def side_by_side(
@@ -109,6 +113,7 @@ def _choices(stages: Stages) -> dict[str, str]:
     why = "fine-tuning was not better on validation" if len(stages.history) > 1 else "nothing was fine-tuned"
     way = "" if best.share == 1 else f"{best.share:.0%} of the way from the frozen encoder to "
     scores = "" if tuned is None else ", ".join(f"{name} {value:.3f}" for name, value in tuned.scores.items())
+    untuned = "none: the most probable label" if best.result.config.single_label else "0.5"
     losses = ", ".join(f"{name} {min(each):.4f}" for name, each in heads.loss.items())
     rows, known = len(stages.train), len(stages.trainer.train_dataset)
     fewer = {"heads": f"fitted to {rows:,} of {known:,} rows, for want of time"} if rows < known else {}
@@ -119,7 +124,7 @@ def _choices(stages: Stages) -> dict[str, str]:
         "pooling": config.pooling + (", scaled to length 1" if config.normalize_features else ""),
         "prior": f"{heads.prior} (log loss of unseen rows, each at its best strength: {losses})",
         "weight_decay": f"{heads.weight_decay:g}",
-        "thresholds": f"{tuned.kind} (cross-fitted F1: {scores})" if tuned else "0.5",
+        "thresholds": f"{tuned.kind} (cross-fitted F1: {scores})" if tuned else untuned,
     }
 
 

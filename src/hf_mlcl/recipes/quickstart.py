@@ -1,4 +1,4 @@
-"""Four losses on a built-in corpus, with a small encoder that learns from nothing: two minutes on a CPU, no download.
+"""Four losses on a built-in corpus with a small encoder that learns from nothing: three to six minutes on a CPU.
 
     python recipes/quickstart.py                                         # the same as: hf-mlcl demo
     python recipes/quickstart.py --losses reg,wo_reg,zlpr --epochs 20

@@ -25,7 +25,7 @@ import pandas as pd
 from filelock import FileLock, Timeout
 
 from hf_mlcl.files import read_json, strict_json, whole_file, write_json
-from hf_mlcl.study.specification import ReportOptions, Run, Study, StudyError, flat
+from hf_mlcl.study.specification import LOWER_IS_BETTER, ReportOptions, Run, Study, StudyError, flat
 
 logger = logging.getLogger(__name__)
 
@@ -187,7 +187,8 @@ def select(table: pd.DataFrame, by: str, keys: Sequence[str] = ("corpus", "loss"
                     f"They have {', '.join(known) or 'none of validation'}."
                 )
             means = rows.groupby("choice", sort=False)[by].agg(["count", "mean"])
-            best = means.sort_values(["count", "mean"], ascending=False, kind="stable").index[0]
+            lower = by.endswith(LOWER_IS_BETTER)
+            best = means.sort_values(["count", "mean"], ascending=[False, lower], kind="stable").index[0]
             rows = rows[rows["choice"] == best]
         kept.append(rows)
     return pd.concat(kept) if kept else table

@@ -41,6 +41,10 @@ SPLITS = ("validation", "test", "direct_validation", "direct_test", "tuned_test"
 ``best_heads``."""
 RUN_METRICS = (*(f"{split}_{score}" for split in SPLITS for score in SCORES), "alignment", "uniformity", "prr")
 """Every metric that a run may have."""
+LOWER_IS_BETTER = ("hamming_loss", "alignment", "uniformity")
+"""What the names of such metrics end in."""
+CHOOSING_METRICS = tuple(name for name in RUN_METRICS if name.startswith(("validation_", "direct_validation_")))
+"""Those that may choose among searched values: test rows decide nothing."""
 RESERVED = {
     "when": "it is for `overrides`",
     "skip": "it is for `overrides`",
@@ -249,7 +253,7 @@ class _Reader:
         options = ReportOptions(**given)
         for metric in options.metrics:
             self.check_name("report.metrics", metric, (*SCORES, *RUN_METRICS), what="metric")
-        self.check_name("report.select_by", options.select_by, RUN_METRICS, what="metric")
+        self.check_name("report.select_by", options.select_by, CHOOSING_METRICS, what="metric of validation")
         if not 0 < options.level < 1:
             raise self.error("report.level", f"must lie between 0 and 1, such as 0.05; it is {options.level!r}.")
         return dataclasses.replace(options, metrics=tuple(options.metrics))

@@ -16,7 +16,7 @@ import pandas as pd
 from hf_mlcl.study.paper import SOURCE, paper_value
 from hf_mlcl.study.results import ARGUMENT, finished, select, study_table
 from hf_mlcl.study.significance import Comparison, Flags, Scores, compare
-from hf_mlcl.study.specification import Study
+from hf_mlcl.study.specification import LOWER_IS_BETTER, Study
 
 logger = logging.getLogger(__name__)
 
@@ -111,7 +111,7 @@ def place_name(corpus: str, *settings: str) -> str:
 
 def metric_of(name: str) -> Metric:
     """How a metric is printed; one that has no title of its own as it is."""
-    return METRICS.get(name, Metric(name.replace("_", " "), 1.0, 4))
+    return METRICS.get(name, Metric(name.replace("_", " "), 1.0, 4, not name.endswith(LOWER_IS_BETTER)))
 
 
 def column_of(table: pd.DataFrame, metric: str) -> str | None:

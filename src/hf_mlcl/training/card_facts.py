@@ -35,10 +35,15 @@ CONTRAST = (
     "L = mean over anchors i of - sum_j T_ij log p_ij,  p_ij = exp(s_ij) / sum_k exp(s_ik),  s_ij = cos(z_i, z_j) / tau"
 )
 """What all contrastive losses share; each has targets T of its own."""
-LINEAR = (
-    "Linear heads on the frozen features; of each label the best learning rate and weight decay on the validation "
-    "split."
-)
+OWN_CLASSIFIER = "The model's own classifier, trained with the encoder."
+PROTOCOLS = {
+    "study": "Linear heads on the frozen features; of each label the best learning rate and weight decay on the "
+    "validation split.",
+    "best": "Logistic regression on the frozen features, regularised as suits rows that it has not seen.",
+    "direct": OWN_CLASSIFIER,
+}
+"""How scores came about, by `LinearEvaluationConfig.protocol`."""
+ONE_LABEL = "One label per row: the most probable one."
 ROWS_IN_FIGURES = 1000
 MOST_LABELS_IN_A_MATRIX = 100
 
@@ -85,7 +90,7 @@ def training_report(
         metrics=_logged_metrics(history),
         hardware=_hardware(trainer.args),
         seconds={"training": float(runtimes[-1])} if runtimes else {},
-        energy=_energy(trainer.args.output_dir),
+        energy=_energy(trainer.args),
         versions={name: version for name, version in versions.items() if version != NOT_INSTALLED},
         prototypes=trainer.uses_prototypes,
     )
@@ -172,9 +177,9 @@ def _scores(evaluation: Any, trainer: Any) -> tuple[SplitScores | None, str]:
     if isinstance(evaluation, SplitScores):
         return evaluation, ""
     if evaluation is None:
-        return trainer.last_scores, LINEAR if trainer.last_scores is not None else ""
+        return trainer.last_scores
     if isinstance(evaluation, LinearEvaluationResult):
-        return scores_of(evaluation), LINEAR
+        return described_scores(evaluation)
     if not hasattr(evaluation, "predictions") or not hasattr(evaluation, "label_ids"):
         raise ValueError(
             "evaluation must be what trainer.linear_evaluate or trainer.predict returned, or a SplitScores; got "
@@ -182,9 +187,15 @@ def _scores(evaluation: Any, trainer: Any) -> tuple[SplitScores | None, str]:
         )
     logits = evaluation.predictions[0] if isinstance(evaluation.predictions, tuple) else evaluation.predictions
     if any(isinstance(term.loss, CrossEntropyLoss) for term in loss_terms(trainer.loss)):
-        return None, "One label per row: the one with the largest logit."
-    scores = SplitScores("", evaluation.label_ids, sigmoid(logits))
-    return scores, "The model's own classifier, trained with the encoder."
+        return None, ONE_LABEL
+    return SplitScores("", evaluation.label_ids, sigmoid(logits)), OWN_CLASSIFIER
+
+
+def described_scores(result: LinearEvaluationResult) -> tuple[SplitScores | None, str]:
+    """`scores_of` a linear evaluation and how they came about; no scores where rows have one label each."""
+    if result.config.single_label:  # a card has scores at thresholds
+        return None, f"{PROTOCOLS[result.config.protocol]} {ONE_LABEL}"
+    return scores_of(result), PROTOCOLS[result.config.protocol]
 
 
 def scores_of(result: LinearEvaluationResult) -> SplitScores:
@@ -215,10 +226,10 @@ def _hardware(args: Any) -> str:
     return f"{model}, {os.cpu_count()} cores{processes}, no GPU"
 
 
-def _energy(folder: str) -> dict[str, float]:
+def _energy(args: Any) -> dict[str, float]:
     """From the file that codecarbon leaves behind (``report_to="codecarbon"``)."""
-    path = Path(folder) / "emissions.csv"
-    if not path.is_file():
+    path = Path(args.output_dir) / "emissions.csv"
+    if "codecarbon" not in args.report_to or not path.is_file():  # of an earlier training, if this one did not count
         return {}
     with path.open(newline="") as file:
         last: dict[str, str] = ([{}, *csv.DictReader(file)])[-1]

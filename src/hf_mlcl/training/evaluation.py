@@ -64,11 +64,13 @@ def evaluate_features(
     features: SplitFeatures,
     config: LinearEvaluationConfig,
     priors: Mapping[str, Tensor] | None = None,
+    trained_on_these: bool = True,
 ) -> LinearEvaluationResult:
     """Heads on features, their scores, and the thresholds that they decide by; the same on every rank.
 
     Test may be left out, and train with ``protocol="direct"``, which scores the trainer's own classifier. `priors` are
-    where heads of ``protocol="best"`` may shrink to.
+    where heads of ``protocol="best"`` may shrink to; `trained_on_these` tells whether the encoder has learned from the
+    training rows, so that others must judge its heads.
     """
     device, validation = trainer.args.device, features["validation"]
     test: tuple[Any, Any] = features.get("test", (None, None))
@@ -86,7 +88,7 @@ def evaluate_features(
         device=device,
         progress=not trainer.args.disable_tqdm and trainer.is_world_process_zero(),
         priors=priors,
-        trained_on_these=trainer.state.global_step > 0,
+        trained_on_these=trained_on_these,
     )
 
 

@@ -10,14 +10,15 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow.compute as pc
 import torch
 import torch.nn.functional as F
-from datasets import Dataset
+from datasets import Dataset, Image
 from datasets.fingerprint import Hasher
 from torch import Tensor
 from transformers import set_seed
 
-from hf_mlcl.data.text import row_lengths
+from hf_mlcl.data.text import row_lengths, tokenizer_key
 from hf_mlcl.evaluation.feature_cache import FeatureCache, feature_key
 from hf_mlcl.training.batches import BatchTrainer, check_not_empty, first_view
 
@@ -33,8 +34,7 @@ class FeatureTrainer(BatchTrainer):
         self, dataset: Any, cache_dir: str | os.PathLike[str] | None, augmented_pass: int | None = None
     ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
         """`features_and_labels` from a folder, where it has them of the same weights, data and collator."""
-        fingerprint = getattr(dataset, "_fingerprint", None)
-        if cache_dir is None or fingerprint is None:
+        if cache_dir is None or not isinstance(dataset, Dataset):
             return self.features_and_labels(dataset, augmented_pass)
         collator = self.data_collator if augmented_pass else self.eval_data_collator or self.data_collator
         processing = {
@@ -43,9 +43,11 @@ class FeatureTrainer(BatchTrainer):
             "precision": self.accelerator.mixed_precision,
             # The same in the next process, which an address would not be.
             "collator": Hasher.hash(collator) if " at 0x" in repr(collator) else repr(collator),
+            "tokenizer": hasattr(collator, "tokenizer") and tokenizer_key(collator.tokenizer),  # shows no prompt
+            "files": _files(dataset),
             "augmentation": augmented_pass and [self.args.seed, augmented_pass],
         }
-        key = feature_key(self.model.backbone.state_dict(), fingerprint, processing)
+        key = feature_key(self.model.backbone.state_dict(), dataset._fingerprint, processing)
         cache = FeatureCache(cache_dir)
         stored = cache.load(key)
         # All ranks compute together or not at all: a rank that has found its file would be waited for forever.
@@ -116,6 +118,20 @@ def _random_numbers(seed: list[int]) -> Iterator[None]:
         finally:
             random.setstate(before[0])
             np.random.set_state(before[1])  # noqa: NPY002
+
+
+def _files(dataset: Dataset) -> str:
+    """A digest of the image files that rows name: one that was changed in its place is another one."""
+    images = [name for name, feature in dataset.features.items() if isinstance(feature, Image)]
+    cells = dataset.select_columns(images).with_format("arrow")
+    named = [
+        path
+        for batch in (cells.iter(1000) if images else ())
+        for column in batch.columns
+        for path in pc.struct_field(column.filter(pc.is_null(pc.struct_field(column, "bytes"))), "path").to_pylist()
+    ]
+    stamps = [(path, os.stat(path)) for path in named if path and os.path.isfile(path)]
+    return str(Hasher.hash([(path, stamp.st_size, stamp.st_mtime_ns) for path, stamp in stamps]))
 
 
 def _by_length(dataset: Any) -> tuple[Any, Tensor | None]:

@@ -28,7 +28,7 @@ from hf_mlcl.models.adapter_files import find_adapter, load_trained_state, read_
 from hf_mlcl.models.adapters import adopt, check_trainable, has_adapter
 from hf_mlcl.training.arguments import ContrastiveTrainingArguments
 from hf_mlcl.training.batches import NEEDS_LABELS, REAL_ROWS, check_not_empty, evenly, first_view
-from hf_mlcl.training.card_facts import scores_of, training_report
+from hf_mlcl.training.card_facts import described_scores, training_report
 from hf_mlcl.training.divergence import DivergenceWatch
 from hf_mlcl.training.evaluation import evaluate_features, make_classifier, split_features
 from hf_mlcl.training.features import FeatureTrainer, probe
@@ -106,7 +106,7 @@ class ContrastiveMultiLabelTrainer(FeatureTrainer, PushingTrainer):
         self.latest: dict[str, Tensor] = {}
         """Loss and, of a contrastive one, the similarities of the last step on this rank, for those who watch."""
         self.eval_data_collator = eval_data_collator
-        self.last_scores: SplitScores | None = None
+        self.last_scores: tuple[SplitScores | None, str] = (None, "")  # and how they came about
         """What the last linear evaluation of these weights predicted, for the model card."""
         self.counted_labels: tuple[Any, npt.NDArray[np.int64]] | None = None
         """Training data, and how often each label occurs in it, once a linear evaluation has seen all of it."""
@@ -278,7 +278,7 @@ class ContrastiveMultiLabelTrainer(FeatureTrainer, PushingTrainer):
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
         """HF's training. Scores and sums of earlier trainings are forgotten, so that no card and no log shows them."""
-        self.last_scores = None
+        self.last_scores = (None, "")
         self.statistics.reset()
         sharded = self.is_fsdp_enabled or self.is_deepspeed_enabled
         if self.model is not None and self.model_wrapped is self.model and not sharded:  # none between two trials
@@ -393,6 +393,7 @@ class ContrastiveMultiLabelTrainer(FeatureTrainer, PushingTrainer):
         protocol: Literal["study", "best"] | None = None,
         cache_dir: str | os.PathLike[str] | None = None,
         augmented_passes: int = 0,
+        trained_on_these: bool = True,
     ) -> LinearEvaluationResult:
         """The linear evaluation of the frozen features: the study's (three heads per grid point), or the one for users.
 
@@ -406,6 +407,9 @@ class ContrastiveMultiLabelTrainer(FeatureTrainer, PushingTrainer):
             augmented_passes: Encode `train` so many times with the training collator, which augments images; each epoch
                 of the heads takes the next pass. With 0 it is encoded once, plainly, as validation and test always are.
                 A pass takes rows x hidden x 4 bytes: of memory, or of the disk where there is a `cache_dir`.
+            trained_on_these: Whether the encoder has learned from the rows of `train`, now or before it was loaded. If
+                not, as with a frozen one, ``protocol="best"`` judges its heads by cross-validation on them, which are
+                more rows than those of validation; `False` for an encoder that knows them flatters it.
 
         Returns:
             The result, whose ``classifier`` predicts the same probabilities from texts or images. Of texts that were
@@ -416,8 +420,8 @@ class ContrastiveMultiLabelTrainer(FeatureTrainer, PushingTrainer):
         config = replace(config, protocol=protocol or config.protocol)
         splits = {"train": train, "validation": validation, "test": test}
         features = split_features(self, splits, cache_dir, augmented_passes)
-        result = evaluate_features(self, features, config)
-        self.last_scores = scores_of(result)
+        result = evaluate_features(self, features, config, trained_on_these=trained_on_these)
+        self.last_scores = described_scores(result)
         if train is self.train_dataset:
             self.counted_labels = train, (features["train"][1] > 0).sum(0)
         if isinstance(self.model.backbone, FeatureBackbone):

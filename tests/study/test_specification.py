@@ -12,7 +12,8 @@ from hf_mlcl import ContrastiveMultiLabelTrainer, ContrastiveTrainingArguments
 from hf_mlcl.experiments.settings_file import parse_yaml
 from hf_mlcl.metrics import multilabel_metrics
 from hf_mlcl.study import StudyError, load_outline, load_study
-from hf_mlcl.study.execution import LAUNCHER_VARIABLES
+from hf_mlcl.study.cost import run_cost
+from hf_mlcl.study.execution import LAUNCHER_VARIABLES, dry_run_of, run_experiment_of
 from training.tiny import text_model, text_rows
 
 FILE = """
@@ -186,7 +187,7 @@ def test_changes_reach_every_place_of_the_file(write):
     [
         ("corpora: [toy_text]\nlosses: [bce]\nseed: [1]", "no key 'seed'. Known, nearest first: seeds"),
         ("losses: [bce]", "corpora: name at least one"),
-        ("corpora: [toy_txt]\nlosses: [bce]", "no corpus 'toy_txt'. Known, nearest first: toy_text"),
+        ("corpora: [toy_txt]\nlosses: [bce]", "no corpus or file 'toy_txt'. Known, nearest first: toy_text"),
         ("corpora: [toy_text]\nlosses: [rg]", "losses.rg: There is no loss 'rg'. Known, nearest first: reg"),
         ("corpora: [toy_text]\nlosses: [bce, bce]", "'bce' stands there twice"),
         ("corpora: [toy_text]\nlosses: {bce: 1}", "losses.bce: must be a mapping"),
@@ -333,3 +334,40 @@ def test_yaml_reads_numbers_and_words_as_people_mean_them():
     assert parse_yaml("[5e-5, 1E3, 1, -2.5, no, off, yes, true, 2024-01-01, null]") == [
         5e-5, 1000.0, 1, -2.5, "no", "off", "yes", True, "2024-01-01", None
     ]  # fmt: skip
+
+
+OWN = """
+corpora: {{mine: {{corpus: {path}, max_train_samples: 30}}}}
+losses: [reg]
+defaults: {{backbone: small, max_steps: 2, use_cpu: true, page: false}}
+report: {{metrics: [tuned_test_macro_f1]}}
+"""
+
+
+def table_of(path, rows=60):
+    words = ["cat|pet", "dog|pet", "cow"]
+    path.write_text(
+        "text,tags\n" + "".join(f"a {words[i % 3].split('|')[0]} {i},{words[i % 3]}\n" for i in range(rows))
+    )
+
+
+def test_data_of_your_own_are_a_corpus_with_the_settings_of_train(write, tmp_path, monkeypatch):
+    table_of(tmp_path / "mine.csv")
+    monkeypatch.setenv("DATA", str(tmp_path))
+    (run,) = load_study(write(OWN.format(path="$DATA/mine.csv"))).runs
+    result = run_experiment_of(run, tmp_path / "run")
+    assert 0 <= result["metrics"]["tuned_test_macro_f1"] <= 1
+    assert result["settings"]["protocol"] == "best"
+    assert result["settings"]["corpus"] == "$DATA/mine.csv", "the same on any machine"
+    assert run_cost(run).operations > 0
+    assert dry_run_of(run).rows.train == 30
+
+
+def test_data_of_your_own_that_are_not_there_or_settings_not_for_them_are_told_before_the_first_run(write, tmp_path):
+    with pytest.raises(StudyError, match=r"no-such.*csv"):
+        load_study(write(OWN.format(path=tmp_path / "no-such.csv")))
+    with pytest.raises(StudyError, match=r"no corpus or file 'mine.csv'"):
+        load_study(write(OWN.format(path="mine.csv")))
+    table_of(tmp_path / "mine.csv")
+    with pytest.raises(StudyError, match="image_size=64 is for images, but the data are texts"):
+        load_study(write(OWN.format(path=tmp_path / "mine.csv")), ["image_size=64"])

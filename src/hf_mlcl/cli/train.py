@@ -73,7 +73,6 @@ def train(
     shows = speaks and not as_json
     with Display(quiet=not shows) as display, display.stage(f"Reading {data}"):  # and libraries, which take their time
         from hf_mlcl.data import corpus_facts
-        from hf_mlcl.data.facts import SplitSizes
         from hf_mlcl.experiments import build_experiment
         from hf_mlcl.experiments.dry_run import dry_run
         from hf_mlcl.experiments.inputs import load_data
@@ -94,8 +93,7 @@ def train(
     if shows:
         _show({**vars(training), **vars(experiment)}, modality, announced=own is not None and "backbone" not in chosen)
     if check:
-        rows = splits and SplitSizes(*(len(splits[name]) for name in ("train", "validation", "test")))
-        plan = dry_run(recipe, chosen, modality=modality, rows=rows)
+        plan = dry_run(recipe, chosen, modality=modality, rows=own and own.sizes)
         if shows:
             print(plan)
         elif speaks:

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from datasets import ClassLabel, Dataset, DatasetDict, Image, List, Value
 
 from hf_mlcl.data.errors import CorpusFileError, CorpusFormatError, CorpusWarning
+from hf_mlcl.data.facts import SplitSizes
 from hf_mlcl.data.images import image_defects
 from hf_mlcl.data.own_columns import (
     Labels,
@@ -69,6 +70,11 @@ class OwnData:
         """The labels, in the order of their ids."""
         names: list[str] = self.splits["train"].features["labels"].feature.names
         return names
+
+    @property
+    def sizes(self) -> SplitSizes:
+        """Rows of each split, where there are all three."""
+        return SplitSizes(*(len(self.splits[name]) for name in ("train", "validation", "test")))
 
     @property
     def single_label(self) -> bool:

@@ -56,7 +56,7 @@ def assumed_backbones(study: Study) -> dict[str, str]:
     assumed = {}
     for run in study.runs:
         settings = _resolved(run)
-        modality = corpus_facts(settings["corpus"]).modality
+        modality = _modality_and_sizes(settings)[0]
         if not _forward(modality, settings.get("backbone"), _size(settings, modality))[1]:
             assumed[str(settings["backbone"])] = STAND_INS[modality]
     return assumed
@@ -65,10 +65,19 @@ def assumed_backbones(study: Study) -> dict[str, str]:
 def run_cost(run: Run, rates: Mapping[str, float] = DEVICE_RATE) -> Cost:
     """The estimate for one run."""
     settings = _resolved(run)
+    modality, sizes = _modality_and_sizes(settings)
+    return settings_cost(settings, modality, kept_rows(sizes, settings), rates)
+
+
+def _modality_and_sizes(settings: Mapping[str, Any]) -> tuple[str, SplitSizes]:
+    """Of data of your own, of texts with images the dearer ones; of a corpus what is known of it."""
+    from hf_mlcl.study.execution import own_data_of
+
+    if own := own_data_of(settings):
+        return own.modality.removeprefix("text+"), own.sizes
     labelled_only = bool((settings.get("corpus_options") or {}).get("labelled_only"))
     sizes = split_sizes(settings["corpus"], settings.get("size", "full"), labelled_only)
-    modality = corpus_facts(settings["corpus"]).modality
-    return settings_cost(settings, modality, kept_rows(sizes, settings), rates)
+    return corpus_facts(settings["corpus"]).modality, sizes
 
 
 def kept_rows(sizes: SplitSizes, settings: Mapping[str, Any]) -> SplitSizes:
@@ -102,10 +111,10 @@ def _size(settings: Mapping[str, Any], modality: str) -> int:
 
 def _resolved(run: Run) -> dict[str, Any]:
     """A run's settings over those of its corpus's recipe."""
-    from hf_mlcl.experiments import study_recipe
+    from hf_mlcl.study.execution import recipe_of
 
     loss, size = str(run.arguments["loss"]), str(run.arguments.get("size", "full"))
-    return {**study_recipe(str(run.arguments["corpus"])).for_loss(loss, size), **run.arguments}
+    return {**recipe_of(run.arguments).for_loss(loss, size), **run.arguments}
 
 
 def split_sizes(corpus: str, size: str = "full", labelled_only: bool = False) -> SplitSizes:

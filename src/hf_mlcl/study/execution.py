@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import json
 import os
 import platform
 import shutil
@@ -24,6 +26,8 @@ from hf_mlcl.study.specification import Run
 from hf_mlcl.versions import library_versions, processor_name
 
 if TYPE_CHECKING:
+    from hf_mlcl.data.own import OwnData
+    from hf_mlcl.experiments import Recipe
     from hf_mlcl.experiments.dry_run import DryRun
 
 Runner = Callable[[Run, Path], Mapping[str, Any]]
@@ -35,7 +39,7 @@ QUIET = {"report_to": "none", "disable_tqdm": True, "export": False}
 unless the study file says so."""
 OF_THE_MACHINE = ("data_dir", "tf32", "deepspeed")
 """Arguments that only the machine which does the runs can meet: studies are planned on others too."""
-PATHS = ("data_dir", "backbone", "backbone_weights")
+PATHS = ("corpus", "data_dir", "backbone", "backbone_weights")
 """Arguments that may name places which differ from machine to machine, by environment variables."""
 LAUNCHER_VARIABLES = ("LOCAL_RANK", "WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")
 """What accelerate takes for a sign that processes train together."""
@@ -163,7 +167,7 @@ def run_experiment_of(run: Run, folder: Path) -> Mapping[str, Any]:
     import datasets
     from transformers.utils import logging
 
-    from hf_mlcl.experiments import build_experiment, run_experiment, study_recipe
+    from hf_mlcl.experiments import build_experiment, run_experiment
     from hf_mlcl.experiments.checkpoints import clear_broken_checkpoints
     from hf_mlcl.training.checkpoints import last_whole_checkpoint
 
@@ -173,12 +177,45 @@ def run_experiment_of(run: Run, folder: Path) -> Mapping[str, Any]:
     resume = {"resume_from_checkpoint": "last"} if last_whole_checkpoint(folder) else {}
     settings = {**QUIET, **run.arguments, "output_dir": str(folder), **resume}
     settings |= paths_of(settings)
-    result = run_experiment(*build_experiment(study_recipe(settings["corpus"]), settings))
+    own = own_data_of(settings)
+    result = run_experiment(*build_experiment(recipe_of(settings), settings), own and own.splits)
     # HF counts the training loss from where a training was resumed: it would depend on interruptions.
     metrics = {name: value for name, value in result.metrics.items() if name != "train_loss"}
     as_stated = {name: run.arguments[name] for name in PATHS if name in run.arguments}  # on any machine
     known = {name: value for name, value in result.settings.items() if name not in ("output_dir", "logging_dir")}
     return {"metrics": metrics, "seconds": result.seconds, "settings": known | as_stated}
+
+
+def own_data_of(settings: Mapping[str, Any]) -> OwnData | None:
+    """The data of a run where they are the user's own, as its backbone reads them; they are read once."""
+    from hf_mlcl.data import list_corpora
+    from hf_mlcl.experiments.inputs import OWN_DATA
+
+    if settings["corpus"] in list_corpora():
+        return None
+    how = {name: settings.get(name) for name in (*OWN_DATA, "trust_remote_code")}
+    paths = paths_of(settings)
+    return _read(paths["corpus"], paths.get("backbone"), json.dumps(how))
+
+
+@functools.lru_cache(maxsize=8)
+def _read(source: str, backbone: str | None, how: str) -> OwnData:
+    from hf_mlcl.data import read_own_data
+    from hf_mlcl.experiments.own import as_read
+
+    columns = json.loads(how)
+    trust = bool(columns.pop("trust_remote_code"))
+    return as_read(read_own_data(source, **columns), backbone, trust)
+
+
+def recipe_of(settings: Mapping[str, Any]) -> Recipe:
+    """What a run's settings go over: the paper's for a corpus; for data of your own, those of `hf-mlcl train`."""
+    from hf_mlcl.experiments import own_recipe, study_recipe
+
+    own, corpus = own_data_of(settings), str(settings["corpus"])
+    if own is None:
+        return study_recipe(corpus)
+    return own_recipe(own, corpus, paths_of(settings).get("backbone"), settings.get("max_train_samples"))
 
 
 def paths_of(settings: Mapping[str, Any]) -> dict[str, str]:
@@ -200,19 +237,24 @@ def expanded(path: str, name: str = "data_dir") -> str:
 
 def check_arguments(run: Run) -> None:
     """Build the arguments of a run as `run_experiment_of` will; a ValueError says what is wrong with them."""
-    from hf_mlcl.experiments import build_experiment, study_recipe
+    from hf_mlcl.experiments import build_experiment
+    from hf_mlcl.experiments.parsing import check_kind
 
+    recipe, own = recipe_of(run.arguments), own_data_of(run.arguments)
+    if own is not None:
+        check_kind(run.arguments, own.modality, own.single_label)
     with _planned_settings(run) as settings:
-        build_experiment(study_recipe(str(run.arguments["corpus"])), {**QUIET, **settings})
+        build_experiment(recipe, {**QUIET, **settings})
 
 
 def dry_run_of(run: Run) -> DryRun:
     """Every setting of a run with its origin, its rows, steps and time."""
-    from hf_mlcl.experiments import study_recipe
     from hf_mlcl.experiments.dry_run import dry_run
 
+    recipe, own = recipe_of(run.arguments), own_data_of(run.arguments)
+    modality, rows = (None, None) if own is None else (own.modality, own.sizes)
     with _planned_settings(run) as settings:
-        return dry_run(study_recipe(str(run.arguments["corpus"])), settings, said_by="study")
+        return dry_run(recipe, settings, said_by="study", modality=modality, rows=rows)
 
 
 @contextmanager

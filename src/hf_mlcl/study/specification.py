@@ -22,6 +22,7 @@ from typing import Any, Literal
 
 import yaml
 
+from hf_mlcl.data.errors import CorpusError
 from hf_mlcl.errors import unknown_name
 from hf_mlcl.experiments.settings_file import accepts, hint_name, known_arguments, parse_yaml
 
@@ -215,7 +216,7 @@ class _Reader:
         """What is wrong in the block is wrong there."""
         try:
             yield
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, CorpusError) as error:
             raise self.error(where, str(error)) from error
 
     def check_type(self, where: str, value: Any, hint: Any) -> Any:
@@ -278,7 +279,9 @@ class _Reader:
         known = {"corpus": names["corpora"], "loss": names["losses"], "setting": names["settings"]}
         overrides = self._overrides({**known, "kind": ["contrastive", "logit"]})
         for corpus, block in corpora.items():
-            self.check_name(f"corpora.{corpus}", block.get("corpus", corpus), list_corpora(), what="corpus")
+            name = block.get("corpus", corpus)
+            if not isinstance(name, str) or not ("/" in name or Path(name).exists()):  # data of your own
+                self.check_name(f"corpora.{corpus}", name, list_corpora(), what="corpus or file")
         runs: list[Run] = []
         checked: set[str] = set()
         for seed, corpus, setting, loss in itertools.product(self._seeds(), corpora, settings, losses):
@@ -408,9 +411,10 @@ def _merged(blocks: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], dict[s
 
 def _recipe_points(values: Mapping[str, Any], search: Mapping[str, Any]) -> list[dict[str, Any]]:
     """What the recipe of the corpus tries for the loss, without what the file sets itself."""
-    from hf_mlcl.experiments.recipe import study_recipe, unique
+    from hf_mlcl.experiments.recipe import unique
+    from hf_mlcl.study.execution import recipe_of
 
-    grid = study_recipe(values["corpus"]).grid(values["loss"], values.get("size", "full"))
+    grid = recipe_of(values).grid(values["loss"], values.get("size", "full"))
     points = [dict(flat(point)) for point in grid]
     free = [key for key in points[0] if key not in values and key not in search]
     varied = [key for key in free if any(point[key] != points[0][key] for point in points)]

@@ -56,6 +56,8 @@ METRICS = {
     "alignment": Metric("Alignment", 1.0, 3, False),
     "uniformity": Metric("Uniformity", 1.0, 3, False),
     "prr": Metric("Positive Regularisation Ratio (%)", 100.0, 1),
+    "tuned_test_micro_f1": Metric("Micro-F1, tuned thresholds (%)"),
+    "tuned_test_macro_f1": Metric("Macro-F1, tuned thresholds (%)"),
     "best_test_mAP": Metric("mAP of labels with test rows, best heads (%)"),
     "best_tuned_test_micro_f1": Metric("Micro-F1, best heads and thresholds (%)"),
     "best_tuned_test_macro_f1": Metric("Macro-F1, best heads and thresholds (%)"),
@@ -296,6 +298,11 @@ class _Builder:
         counts = self.chosen.groupby(["corpus", "loss", "setting"])["seed"].nunique()
         several = f"{counts.max()}" if counts.min() == counts.max() else f"{counts.min()} to {counts.max()}"
         notes = ["One seed." if counts.max() == 1 else f"Mean ± standard deviation over {several} seeds."]
+        if (data := f"{ARGUMENT}data_fingerprint") in self.chosen:
+            versions = self.chosen.groupby("corpus")[data].nunique()
+            notes += [
+                f"Runs of {name} have different rows: its data were changed." for name in versions[versions > 1].index
+            ]
         for test in ("seeds", "examples", "none"):
             places = [" ".join(_heading(p)).replace(" default ", " ") for p, chosen in tests.items() if chosen == test]
             note = "Bold: the best of a column"

@@ -43,12 +43,12 @@ def test_the_command_line_goes_before_the_file_and_the_file_before_the_recipe(en
 
 def test_a_file_is_read_as_yaml_1_2_in_utf_8(tmp_path):
     file = tmp_path / "settings.yaml"
-    text = "linear_learning_rates: [1e-1, 1e-2]\nsave_strategy: no\nlabel_columns: [größe]\nlearning_rate: 1e-5\n"
+    text = "linear_learning_rates: [1e-1, 1e-2]\nsave_strategy: no\nrun_name: größe\nlearning_rate: 1e-5\n"
     file.write_bytes(text.encode("utf-8"))
     experiment, training = parse_experiment(RECIPE, [*CPU, "--config", str(file)])
     assert experiment.linear_learning_rates == [0.1, 0.01]
     assert training.save_strategy.value == "no"
-    assert experiment.label_columns == ["größe"]
+    assert training.run_name == "größe"
     assert training.learning_rate == 1e-5
 
 

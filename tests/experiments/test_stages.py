@@ -386,7 +386,7 @@ def test_settings_of_one_protocol_are_refused_by_the_other(tmp_path, setting):
         build(tmp_path, **setting)
 
 
-@pytest.mark.parametrize("setting", [{"linear_epochs": 7}, {"evaluation": "direct"}, {"augmented_passes": 3}])
+@pytest.mark.parametrize("setting", [{"linear_epochs": 7}, {"evaluation": "direct"}, {"best_heads": True}])
 def test_settings_of_the_study_are_refused_by_the_other_protocol(tmp_path, setting):
     with pytest.raises(ValueError, match=f"{next(iter(setting))} means nothing with protocol='best'"):
         build(tmp_path, protocol="best", **setting)

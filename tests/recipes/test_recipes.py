@@ -39,12 +39,13 @@ def own_cache(tmp_path, monkeypatch):
 
 
 def arguments(corpus, folder, backbones, export=False):
-    backbone = backbones["text" if corpus in tiny.TEXTS else "image"]
+    kind = "text" if corpus in tiny.TEXTS else "image"
     data = tiny.CORPORA[corpus](folder / "data")
     return [
-        *("--data_dir", str(data), "--backbone", str(backbone), "--output_dir", str(folder / "run")),
+        *("--data_dir", str(data), "--backbone", str(backbones[kind]), "--output_dir", str(folder / "run")),
         *("--export", str(export)),
         *tiny.QUICK,
+        *tiny.QUICK_KIND[kind],
     ]
 
 

@@ -76,14 +76,19 @@ def test_the_cost_of_a_study_shows_every_setting_with_its_origin():
     assert settings["study"]["linear_epochs"] == {"value": 40, "origin": "authors' code", "note": "", "tried": []}
 
 
-def test_the_example_in_the_docs_is_a_valid_study(tmp_path):
+def test_the_examples_in_the_docs_are_valid_studies(tmp_path, monkeypatch):
     page = (ROOT / "docs" / "studies.md").read_text()
-    (example,) = re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    example, own = re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     path = tmp_path / "example.yaml"
     path.write_text(example)
     study = load_study(path)
     # 3 seeds x 2 searched values x (3 losses x 2 settings - the one that is skipped)
     assert (study.name, len(study.runs)) == ("emotions", 3 * 2 * 5)
+    monkeypatch.chdir(tmp_path)
+    rows = "".join(f"a text {i},{'plot|music' if i % 2 else 'plot'}\n" for i in range(20))
+    (tmp_path / "reviews.csv").write_text(f"text,tags\n{rows}")
+    path.write_text(own)
+    assert len(load_study(path, ["backbone=small"]).runs) == 3 * 3
 
 
 def test_every_number_of_the_papers_tables_has_a_study_that_makes_it():

@@ -562,3 +562,7 @@ finally:
     environment |= {} if said is None else {"OMP_WAIT_POLICY": said}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
     assert done.stderr.splitlines()[-1] == f"False {expected}"
+
+
+def test_the_demo_refuses_a_loss_of_its_own(hf_mlcl):
+    assert "is not for the demo" in hf_mlcl("demo", "--loss", "msc", code=2).stderr

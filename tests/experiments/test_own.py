@@ -144,3 +144,15 @@ def test_label_aware_batches_take_the_place_of_batches_of_like_length(tmp_path):
         build_experiment(
             recipe, {**settings, "label_aware_batches": True, "train_sampling_strategy": "group_by_length"}
         )
+
+
+def test_the_small_encoder_obeys_pooling_and_prompt_and_refuses_weights(tmp_path):
+    rows = data_of(20)
+    recipe = own_recipe(rows, "mine", "small")
+    settings = {"output_dir": str(tmp_path), "pooling": "first", "prompt": "training ", "use_cpu": True}
+    splits = DatasetDict(dict.fromkeys(("train", "validation", "test"), rows.splits["train"]))
+    found = inputs.prepare_inputs(splits, *build_experiment(recipe, settings))
+    assert found.model.config.pooling == "first"
+    assert found.processor.tokenize("training") == ["training", "training"]
+    with pytest.raises(ValueError, match="backbone_weights are for a timm architecture"):
+        build_experiment(recipe, {**settings, "backbone_weights": "no/such/file"})

@@ -204,3 +204,9 @@ def test_a_damaged_result_blocks_neither_the_table_nor_the_status(content, call,
     status = json.loads(call("status", study.output_dir, "--json").stdout)
     assert status["states"] == {"finished": 5, "waiting": 2}
     assert f"{damaged} is damaged" in caplog.text
+
+
+def test_changes_are_refused_for_the_folder_of_a_study(call, study):
+    answer = call("table", study.output_dir, "--set", "report.level=0.5")
+    assert answer.exit_code == 2
+    assert "is the folder of its runs. Give the file" in " ".join(answer.output.split())

@@ -42,6 +42,17 @@ def trainer(tmp_path, loss="reg", **settings):
     return ContrastiveMultiLabelTrainer(model, args, train_dataset=rows(80))
 
 
+def failing_at(fatal):
+    """A training step that does its work until it is called for the time with this number."""
+    step, calls = ContrastiveMultiLabelTrainer.training_step, []
+
+    def training_step(*args, **kwargs):
+        calls.append(1)
+        return step(*args, **kwargs) if len(calls) < fatal else 1 / 0
+
+    return training_step
+
+
 def test_the_ranking_score_is_the_mean_of_scikit_learns_macro_and_micro_average_precision():
     rng = np.random.default_rng(0)
     labels, p = rng.random((60, 5)) < 0.3, rng.random((60, 5))
@@ -255,14 +266,8 @@ def test_the_best_of_other_data_does_not_count_where_a_training_goes_on_with_new
     table = pd.DataFrame([(f"a {word} {n}", word) for word in ("cat", "dog", "cow") for n in range(40)])
     table.columns = ["text", "tags"]
     settings = {"backbone": "small", "max_steps": 8, "use_cpu": True, "export": False, "disable_tqdm": True}
-    step, calls = ContrastiveMultiLabelTrainer.training_step, []
-
-    def fails_after_a_checkpoint(*args, **kwargs):
-        calls.append(1)
-        return step(*args, **kwargs) if len(calls) < 6 else 1 / 0
-
     with monkeypatch.context() as patch:
-        patch.setattr(ContrastiveMultiLabelTrainer, "training_step", fails_after_a_checkpoint)
+        patch.setattr(ContrastiveMultiLabelTrainer, "training_step", failing_at(6))
         with pytest.raises(ZeroDivisionError):
             train_classifier(table, tmp_path / "run", quiet=True, **settings)
     (kept,) = (tmp_path / "run").glob(".*/best.pt")
@@ -425,14 +430,8 @@ def test_intervals_hold_their_score_also_with_labels_that_few_rows_carry():
 def test_a_training_that_was_interrupted_ends_with_the_numbers_of_one_that_was_not(tmp_path, monkeypatch):
     settings = {"protocol": "best", "thresholds": "macro_f1", "prototype_init": "names", "seed": 3}
     whole = run_experiment(*build(tmp_path / "whole", **settings), quiet=True)
-    step, calls = ContrastiveMultiLabelTrainer.training_step, []
-
-    def fails_after_a_checkpoint(*args, **kwargs):
-        calls.append(1)
-        return step(*args, **kwargs) if len(calls) < 4 else 1 / 0
-
     with monkeypatch.context() as patch:
-        patch.setattr(ContrastiveMultiLabelTrainer, "training_step", fails_after_a_checkpoint)
+        patch.setattr(ContrastiveMultiLabelTrainer, "training_step", failing_at(4))
         with pytest.raises(ZeroDivisionError):
             run_experiment(*build(tmp_path / "run", **settings), quiet=True)
     resumed = run_experiment(*build(tmp_path / "run", **settings), quiet=True)

@@ -131,19 +131,12 @@ def _recipe_and_data(data: str, chosen: Mapping[str, Any], strict: bool, shows: 
     if data in list_corpora():
         return study_recipe(data), None
     from hf_mlcl.data.errors import CorpusWarning
-    from hf_mlcl.data.own import read_own_data
-    from hf_mlcl.experiments.inputs import OWN_DATA
-    from hf_mlcl.experiments.own import as_read
+    from hf_mlcl.experiments.own import read_for
 
-    columns: Any = {name: chosen.get(name) for name in OWN_DATA}
     with warnings.catch_warnings():
         if not as_json:
             warnings.simplefilter("ignore", CorpusWarning)  # it stands among the notes
-        own = as_read(
-            read_own_data(data, strict=strict, **columns),
-            chosen.get("backbone"),
-            bool(chosen.get("trust_remote_code")),
-        )
+        own = read_for(data, chosen, strict)
     if shows:
         print_pairs(own.describe(), title=data)
     return own_recipe(own, data, chosen.get("backbone"), chosen.get("max_train_samples")), own

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -41,6 +42,13 @@ BACKBONES = {
     ("text+image", "gpu"): ("openai/clip-vit-base-patch16", 599),
 }
 """What fine-tunes in minutes on each kind of machine, and the megabytes of its download."""
+
+
+def read_for(source: Source, settings: Mapping[str, Any], strict: bool = False) -> OwnData:
+    """Data of your own by the columns that the settings of a training name, `as_read` by its backbone."""
+    columns: Any = {name: settings.get(name) for name in OWN_DATA}
+    data = read_own_data(source, strict=strict, **columns)
+    return as_read(data, settings.get("backbone"), bool(settings.get("trust_remote_code")))
 
 
 def as_read(data: OwnData, backbone: str | None, trust_remote_code: bool = False) -> OwnData:
@@ -143,8 +151,7 @@ def train_classifier(
         >>> sorted(path.name for path in (result.folder).glob("[!.]*"))
         ['classifier', 'encoder', 'metrics.json', 'test_decisions.npz']
     """
-    columns: dict[str, Any] = {name: settings.get(name) for name in OWN_DATA}
-    own = as_read(read_own_data(data, **columns), settings.get("backbone"), bool(settings.get("trust_remote_code")))
+    own = read_for(data, settings)
     check_kind(settings, own.modality, own.single_label)
     recipe = own_recipe(own, source_name(data), settings.get("backbone"), settings.get("max_train_samples"))
     experiment, training = build_experiment(recipe, {**settings, "output_dir": os.fspath(output_dir)})

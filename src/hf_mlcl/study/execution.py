@@ -195,17 +195,14 @@ def own_data_of(settings: Mapping[str, Any]) -> OwnData | None:
         return None
     how = {name: settings.get(name) for name in (*OWN_DATA, "trust_remote_code")}
     paths = paths_of(settings)
-    return _read(paths["corpus"], paths.get("backbone"), json.dumps(how))
+    return _read(paths["corpus"], json.dumps({**how, "backbone": paths.get("backbone")}))
 
 
 @functools.lru_cache(maxsize=8)
-def _read(source: str, backbone: str | None, how: str) -> OwnData:
-    from hf_mlcl.data import read_own_data
-    from hf_mlcl.experiments.own import as_read
+def _read(source: str, settings: str) -> OwnData:
+    from hf_mlcl.experiments.own import read_for
 
-    columns = json.loads(how)
-    trust = bool(columns.pop("trust_remote_code"))
-    return as_read(read_own_data(source, **columns), backbone, trust)
+    return read_for(source, json.loads(settings))
 
 
 def recipe_of(settings: Mapping[str, Any]) -> Recipe:

@@ -65,6 +65,20 @@ def test_groups_give_the_features_and_gradients_of_the_padded_batch(kind, monkey
         assert torch.allclose(gradient, expected_gradients[name], rtol=1e-3, atol=1e-4), name
 
 
+def test_all_groups_share_one_gradient_of_the_embeddings():
+    model = MLCLModel(MLCLConfig(backbone_config=SMALL["bert"], num_labels=3, projection_dim=8, pooling="mean")).train()
+    words, todo, seen = model.get_input_embeddings().weight, [model(**batch()).features.grad_fn], set()
+    while todo:
+        node = todo.pop()
+        if node is not None and node not in seen:
+            seen.add(node)
+            todo += [after for after, _ in node.next_functions]
+    lookups = [
+        node for node in seen if any(getattr(after, "variable", None) is words for after, _ in node.next_functions)
+    ]
+    assert len(lookups) == 1
+
+
 def test_a_batch_stays_whole_where_groups_would_change_something_or_save_nothing():
     assert groups_by_length(batch()) is not None
     assert groups_by_length(batch(left=True)) is None

@@ -40,7 +40,7 @@ from hf_mlcl.models.families import (
     represent,
 )
 from hf_mlcl.models.loading import check_kernels, check_weights, place, trust_backbone, unreadable_weights
-from hf_mlcl.models.padding import HEEDS_PADDING, groups_by_length
+from hf_mlcl.models.padding import HEEDS_PADDING, groups_by_length, one_lookup
 from hf_mlcl.models.row_dropout import RowDropout, batch_dropout
 
 TEXT_INPUTS = ("input_ids", "attention_mask", "token_type_ids", "position_ids", "inputs_embeds")
@@ -124,7 +124,8 @@ class SharedModel(PreTrainedModel):
         groups = None if whole else groups_by_length(inputs)
         if groups is not None:
             parts, places = groups
-            return torch.cat([self._features_of(part) for part in parts])[places]
+            with one_lookup(self.get_input_embeddings(), parts):
+                return torch.cat([self._features_of(part) for part in parts])[places]
         return self._features_of(inputs)
 
     def _features_of(self, inputs: Mapping[str, Tensor]) -> Tensor:

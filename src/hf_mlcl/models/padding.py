@@ -6,10 +6,12 @@ padding it computes in vain. A GPU does better with one large batch than with fo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 GROUP_ROWS = 16
 """Rows a group: matrix products of fewer are slower by the token."""
@@ -55,3 +57,34 @@ def groups_by_length(inputs: Mapping[str, Tensor]) -> tuple[list[dict[str, Tenso
         for part, length in zip(rows, lengths, strict=True)
     ]
     return parts, order.argsort()
+
+
+@contextmanager
+def one_lookup(embedding: nn.Module, groups: Sequence[Mapping[str, Tensor]]) -> Iterator[None]:
+    """Look up the tokens of all groups at once, so that they share one gradient of the embeddings.
+
+    That gradient is as large as the vocabulary: one per group would be most of what a step of a small encoder writes.
+
+    Examples:
+        >>> words = nn.Embedding(100, 4)
+        >>> groups = [{"input_ids": torch.tensor([[1, 2]])}, {"input_ids": torch.tensor([[3], [4]])}]
+        >>> with one_lookup(words, groups):
+        ...     vectors = [words(group["input_ids"]) for group in groups]
+        >>> [list(one.shape) for one in vectors]
+        [[1, 2, 4], [2, 1, 4]]
+    """
+    if not (isinstance(embedding, nn.Embedding) and embedding.weight.requires_grad and torch.is_grad_enabled()):
+        yield
+        return
+    ids = [group["input_ids"] for group in groups]
+    found = embedding(torch.cat([part.flatten() for part in ids])).split([part.numel() for part in ids])
+    vectors = {id(part): rows.view(*part.shape, -1) for part, rows in zip(ids, found, strict=True)}
+
+    def take(module: nn.Module, args: tuple[Any, ...], output: Tensor) -> Tensor:
+        return vectors.get(id(args[0]), output) if args else output  # of these very tokens, not of others
+
+    hook = embedding.register_forward_hook(take)
+    try:
+        yield
+    finally:
+        hook.remove()

@@ -18,7 +18,7 @@ RECIPE = Recipe(
         "pooling": "first",
         "clean_text": True,
         "single_label": True,  # the largest score counts; accuracy is reported
-        "optim": "adamw_torch",
+        "optim": "adamw_torch_fused",
         "weight_decay": 0.01,
         "per_device_eval_batch_size": 128,
     },

@@ -15,7 +15,7 @@ RECIPE = Recipe(
         "max_length": 220,
         "pooling": "first",
         "clean_text": True,
-        "optim": "adamw_torch",
+        "optim": "adamw_torch_fused",
         "weight_decay": 0.01,
         "per_device_eval_batch_size": 128,
     },

@@ -27,21 +27,21 @@ CONTRASTIVE = {
     ("voc2007", "full"): (10, 0.003, 64, 0, "sgd", [1, 0.1], SHORT, 64, "adamw"),
     ("coco2014", "full"): (10, 0.01, 64, 0, "sgd", [1, 0.1], SHORT, 64, "adam"),
     ("nuswide", "full"): (10, 0.01, 64, 0, "sgd", [1, 0.1], SHORT, 64, "rmsprop"),
-    ("aapd", "full"): ((320, 640), (5e-5, 2e-5), 256, (0, 1), "adamw_torch", [1, 0.1], LONG, 256, "adamw"),
-    ("rcv1", "full"): (320, (5e-5, 2e-5), 256, (0, 1), "adamw_torch", [1, 0.1], SHORT, 256, "adamw"),
-    ("bgc", "full"): ((320, 640), (5e-5, 2e-5), 256, (0, 1), "adamw_torch", [1, 0.1], LONG, 256, "adamw"),
-    ("aapd", "small"): ((320, 640), (5e-5, 2e-5), (128, 256), (0, 1), "adamw_torch", [1], [1e-2], 256, "adamw"),
-    ("rcv1", "small"): ((320, 640), (5e-5, 2e-5), (128, 256), (0, 1), "adamw_torch", [1], [1e-2], 256, "adamw"),
-    ("bgc", "small"): ((320, 640), (5e-5, 2e-5), (128, 256), (0, 1), "adamw_torch", [1], [1e-2], 256, "adamw"),
+    ("aapd", "full"): ((320, 640), (5e-5, 2e-5), 256, (0, 1), "adamw_torch_fused", [1, 0.1], LONG, 256, "adamw"),
+    ("rcv1", "full"): (320, (5e-5, 2e-5), 256, (0, 1), "adamw_torch_fused", [1, 0.1], SHORT, 256, "adamw"),
+    ("bgc", "full"): ((320, 640), (5e-5, 2e-5), 256, (0, 1), "adamw_torch_fused", [1, 0.1], LONG, 256, "adamw"),
+    ("aapd", "small"): ((320, 640), (5e-5, 2e-5), (128, 256), (0, 1), "adamw_torch_fused", [1], [1e-2], 256, "adamw"),
+    ("rcv1", "small"): ((320, 640), (5e-5, 2e-5), (128, 256), (0, 1), "adamw_torch_fused", [1], [1e-2], 256, "adamw"),
+    ("bgc", "small"): ((320, 640), (5e-5, 2e-5), (128, 256), (0, 1), "adamw_torch_fused", [1], [1e-2], 256, "adamw"),
 }
 CONTRASTIVE |= {(name, "small"): CONTRASTIVE[name, "full"] for name in ("voc2007", "coco2014", "nuswide")}
 LOGIT = {
     "voc2007": ((5, 10, 20), 0.003, 64, "sgd"),
     "coco2014": ((5, 10, 20), 0.01, 64, "sgd"),
     "nuswide": ((5, 10, 20), 0.01, 64, "sgd"),
-    "aapd": ((10, 40, 80, 160), (5e-5, 2e-5), (32, 64), "adamw_torch"),
-    "rcv1": ((10, 40, 80, 160), (5e-5, 2e-5), (32, 64), "adamw_torch"),
-    "bgc": ((10, 40, 80, 160), (5e-5, 2e-5), (32, 64), "adamw_torch"),
+    "aapd": ((10, 40, 80, 160), (5e-5, 2e-5), (32, 64), "adamw_torch_fused"),
+    "rcv1": ((10, 40, 80, 160), (5e-5, 2e-5), (32, 64), "adamw_torch_fused"),
+    "bgc": ((10, 40, 80, 160), (5e-5, 2e-5), (32, 64), "adamw_torch_fused"),
 }
 TEXTS = ("aapd", "rcv1", "bgc")
 # In thousands, cut off after a digit. The paper prints 2.5k, 20.2k and 25.1k for 2,476 images of VOC, for COCO's halves

@@ -63,6 +63,14 @@ def test_a_loss_on_logits_brings_schedule_epochs_batch_and_checkpoint_rule(loss)
     assert training.eval_strategy.value == training.save_strategy.value == "epoch"
 
 
+@pytest.mark.parametrize("loss", ["bce", "reg"])
+def test_with_the_best_protocol_the_stages_look_at_validation_and_the_trainer_does_not(loss):
+    settings = {"loss": loss, "protocol": "best", "use_cpu": True, "output_dir": "unused"}
+    for said, expected in (({}, "no"), ({"eval_strategy": "epoch"}, "epoch")):
+        _, training = build_experiment(study_recipe("semeval2018"), {**settings, **said})
+        assert (training.eval_strategy.value, training.load_best_model_at_end) == (expected, False)
+
+
 @pytest.mark.parametrize("loss", ["reg", "msc", "reg+zlpr"])
 def test_a_contrastive_loss_brings_cosine_and_the_last_checkpoint(loss):
     experiment, training = parse_experiment(study_recipe("aapd"), [*CPU, "--loss", loss])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 
 import numpy as np
@@ -62,6 +63,43 @@ def test_a_claim_may_hold_on_some_corpora_or_on_none(tmp_path):
     assert "Seen on 1 of 2" in mixed["`reg` is at least as good as `wo_reg`"].sentence
     none = by_claim(finished_study(tmp_path / "none", runs("bgc", worse)))
     assert none["Contrastive losses gain macro-F1 over losses on logits"].holds == "no"
+
+
+def test_a_claim_is_judged_by_the_metric_that_the_tables_show(tmp_path):
+    scores = {"bce": (0.40, 0.60), "reg": (0.50, 0.55)}
+    every = [
+        (run("aapd", loss, seed), {"test_macro_f1": half, "tuned_test_macro_f1": tuned + 0.01 * seed})
+        for loss, (half, tuned) in scores.items()
+        for seed in range(2)
+    ]
+    gain = "Contrastive losses gain macro-F1 over losses on logits"
+    shown = by_claim(finished_study(tmp_path / "tuned", every, metrics=("tuned_test_macro_f1",)))[gain]
+    assert (shown.holds, "Macro-F1, tuned thresholds: AAPD -5.00" in shown.sentence) == ("no", True)
+    assert "the paper" not in shown.sentence  # which is at 0.5
+    both = by_claim(finished_study(tmp_path / "both", every, metrics=("tuned_test_macro_f1", "macro_f1")))[gain]
+    assert both.sentence.startswith("Seen: AAPD +10.00")
+
+
+def test_claims_compare_losses_on_the_seeds_that_they_share(tmp_path):
+    scores = {"wo_reg": [0.60, 0.61, 0.60], "reg": [0.62, 0.628, 0.62, 0.50]}
+    every = [
+        (run("aapd", loss, seed), {"test_macro_f1": score})
+        for loss, found in scores.items()
+        for seed, score in enumerate(found)
+    ]
+    found = by_claim(finished_study(tmp_path, every))["`reg` is at least as good as `wo_reg`"]
+    assert (found.holds, "AAPD +1.93" in found.sentence) == ("yes", True)
+
+
+def test_a_verdict_says_where_only_some_of_its_differences_were_tested(tmp_path):
+    tested = runs(scores={"wo_reg": 0.5, "reg": 0.6}, seeds=3)
+    found = by_claim(finished_study(tmp_path, [*tested, *runs("bgc", {"wo_reg": 0.5, "reg": 0.51}, seeds=1)]))
+    assert found["`reg` is at least as good as `wo_reg`"].sure.endswith("over seeds, 1 of 2 tested")
+
+
+def test_data_of_ones_own_that_are_called_as_a_corpus_are_not_what_the_paper_speaks_of(tmp_path):
+    mine = [(dataclasses.replace(one, corpus="aapd"), scores) for one, scores in runs("mine.csv")]
+    assert by_claim(finished_study(tmp_path, mine)) == {}
 
 
 def test_what_the_runs_do_not_speak_of_has_no_verdict(tmp_path):

@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import pandas
 import psutil
 import pytest
 
@@ -21,8 +22,12 @@ import hf_mlcl.study
 import hf_mlcl.study.running
 from copies import HANGS
 from experiments.tiny import text_backbone
+from hf_mlcl.data import read_own_data
+from hf_mlcl.data.own import data_fingerprint
+from hf_mlcl.experiments.output_folder import OutputFolder
+from hf_mlcl.experiments.results import DATA_FINGERPRINT
 from hf_mlcl.study import execution, load_study, run_study, study_table
-from hf_mlcl.study.execution import expanded, run_experiment_of
+from hf_mlcl.study.execution import expanded, has_other_data, run_experiment_of
 from hf_mlcl.study.results import read_result, run_lock, run_state
 from study.made import fail
 from study.quick import commands, journal, make_study, quick_runner, scores
@@ -263,7 +268,7 @@ def test_a_result_names_places_as_the_study_does_and_not_as_the_machine(tmp_path
     study = load_study(tmp_path / "study.yaml", [f"output_dir={tmp_path / 'out'}"])
     (run,) = study.runs
     settings = run_experiment_of(run, tmp_path / "run")["settings"]
-    assert settings["backbone"] == "$ENCODERS/tiny"
+    assert (settings["backbone"], settings["used_backbone"]) == ("$ENCODERS/tiny", "tiny")
     assert [name for name, value in settings.items() if str(tmp_path) in str(value)] == []
     monkeypatch.delenv("ENCODERS")
     with pytest.raises(ValueError, match=r"backbone '\$ENCODERS/tiny' names an environment variable that is not set"):
@@ -271,6 +276,16 @@ def test_a_result_names_places_as_the_study_does_and_not_as_the_machine(tmp_path
     with pytest.raises(ValueError, match=r"not set here: \$ENCODERS\. .* --set backbone=PATH"):
         run_study(study)
     assert run_state(study.run_folder(run)) == "waiting"  # and not failed
+
+
+def test_a_run_does_not_go_on_from_weights_that_learned_from_other_rows(tmp_path):
+    def of(texts):
+        return read_own_data(pandas.DataFrame({"text": texts, "labels": ["a", "b"] * (len(texts) // 2)}))
+
+    before, now = of([f"row {i}" for i in range(20)]), of([f"row {i}" for i in range(22)])
+    assert not has_other_data(tmp_path, now)  # nothing was begun
+    OutputFolder(tmp_path).begin({DATA_FINGERPRINT: data_fingerprint(before.splits)})
+    assert (has_other_data(tmp_path, before), has_other_data(tmp_path, now)) == (False, True)
 
 
 def test_the_number_of_workers_is_checked(tmp_path):

@@ -157,6 +157,18 @@ def test_only_common_seeds_are_compared():
     assert compare(apart, "macro_f1", test="seeds").winners == {"best"}
 
 
+def test_a_loss_that_is_ahead_on_the_common_seeds_is_not_called_worse_for_a_seed_of_its_own():
+    methods = {"msc": Scores({0: 0.60, 1: 0.61, 2: 0.60}), "reg": Scores({0: 0.62, 1: 0.628, 2: 0.62, 3: 0.50})}
+    assert methods["msc"].mean > methods["reg"].mean
+    assert compare(methods, "macro_f1").winners == {"msc", "reg"}
+
+
+def test_what_has_too_few_seeds_to_be_tested_is_not_called_worse():
+    methods = {"best": by_seed(0.9, 0.91, 0.92), "one seed": by_seed(0.5), "worse": by_seed(0.8, 0.81, 0.82)}
+    assert compare(methods, "macro_f1", test="seeds").winners == {"best", "one seed"}
+    assert compare({"best": by_seed(0.9), "worse": by_seed(0.8)}, "macro_f1", test="seeds").test == "none"
+
+
 def test_wrong_names_are_refused():
     with pytest.raises(ValueError, match="test must be one of auto, seeds"):
         compare(HAND_MADE, "macro_f1", test="wilcoxon")

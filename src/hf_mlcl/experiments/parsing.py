@@ -255,6 +255,9 @@ def _fit_to_protocol(chosen: dict[str, Any], given: Mapping[str, Any]) -> None:
             raise ValueError(f"{name} means nothing with protocol='best'. Leave it out, or choose 'study'.")
     if is_best:
         chosen.setdefault("thresholds", "macro_f1")
+        chosen["load_best_model_at_end"] = False  # the stages choose among their own looks
+        if given.get("eval_strategy") is None:
+            chosen.pop("eval_strategy", None)
     if given.get("minutes") is not None and given.get("num_train_epochs") is not None:
         raise ValueError("minutes and num_train_epochs both say how long to train. Give one of them.")
 

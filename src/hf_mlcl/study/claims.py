@@ -52,22 +52,33 @@ def verdicts(study: Study, table: pd.DataFrame) -> list[Verdict]:
     if done.empty:
         return []
     chosen = select(done, study.report.select_by)
-    # A loss under another name, or joined with another, is not what the paper speaks of.
-    own = chosen.get(f"{ARGUMENT}loss", chosen["loss"])
-    plain = chosen[own.astype(str) == chosen["loss"].astype(str)]
+    # A loss or a corpus under another name, or losses that are joined, are not what the paper speaks of.
+    plain = chosen
+    for name in ("loss", "corpus"):
+        own = plain.get(f"{ARGUMENT}{name}", plain[name])
+        plain = plain[own.astype(str) == plain[name].astype(str)]
     compared = pair_comparison(study, plain)
-    found = [verdict for claim in CLAIMS if (verdict := _verdict(claim, plain, compared))]
+    found = [verdict for claim in CLAIMS if (verdict := _verdict(claim, plain, compared, study.report.metrics))]
     return found + _little_data(plain) + _prr(plain)
 
 
-def _verdict(claim: Claim, table: pd.DataFrame, compared: Callable[..., Comparison]) -> Verdict | None:
-    column = column_of(table, claim.metric)
+def _verdict(
+    claim: Claim, table: pd.DataFrame, compared: Callable[..., Comparison], printed_metrics: Sequence[str]
+) -> Verdict | None:
+    plain_metric = claim.metric
+    # As the tables show it: at tuned thresholds, say, where those at 0.5 are not printed.
+    shown = [name for name in printed_metrics if name == claim.metric or name.endswith(f"_{claim.metric}")]
+    name = claim.metric if claim.metric in shown else next(iter(shown), claim.metric)
+    column = column_of(table, name)
     if column is None:
         return None
-    metric = metric_of(claim.metric)
+    metric = metric_of(name)
+    claim = claim._replace(metric=name)
     gains, texts, tests = [], [], []
     for key, rows in table.dropna(subset=[column]).groupby(["corpus", "setting"], sort=False):
-        means = rows.groupby("loss")[column].mean().to_dict()
+        of_claim = rows[rows["loss"].isin([*claim.better, *claim.worse])]
+        common = set.intersection(*(set(each) for _, each in of_claim.groupby("loss")["seed"]), set(rows["seed"]))
+        means = of_claim[of_claim["seed"].isin(common or set(rows["seed"]))].groupby("loss")[column].mean().to_dict()
         ours = _difference(means.get, claim)
         if ours is None:
             continue
@@ -80,7 +91,11 @@ def _verdict(claim: Claim, table: pd.DataFrame, compared: Callable[..., Comparis
             text += f", the paper {paper[0] * metric.factor:+.{metric.digits}f}"
         gains.append(ours[0] if metric.higher_is_better else -ours[0])
         texts.append(text)
-    return _told(claim.text, sum(gain >= 0 for gain in gains), texts, _sureness(tests)) if texts else None
+    if not texts:
+        return None
+    if name != plain_metric:
+        texts[0] = f"{metric.title.removesuffix(' (%)')}: {texts[0]}"
+    return _told(claim.text, sum(gain >= 0 for gain in gains), texts, _sureness(tests))
 
 
 def _told(claim: str, right: int, texts: Sequence[str], sure: str) -> Verdict:
@@ -92,10 +107,12 @@ def _told(claim: str, right: int, texts: Sequence[str], sure: str) -> Verdict:
 
 def _sureness(tests: Sequence[Comparison]) -> str:
     """Whether differences may be chance, and by which test."""
-    p = [value for one in tests for value in one.p_values.values() if value == value]
+    every = [value for one in tests for value in one.p_values.values()]
+    p = [value for value in every if value == value]
     if not p:
         return "not tested"
     over = " and ".join(OVER[test] for test in OVER if any(one.test == test for one in tests))
+    over += f", {len(p)} of {len(every)} tested" if len(p) < len(every) else ""
     clear = sum(value < tests[0].level for value in p)
     if clear == len(p):
         return f"hardly chance: p {'=' if len(p) == 1 else 'up to'} {max(p):.2g} {over}"

@@ -41,6 +41,8 @@ OF_THE_MACHINE = ("data_dir", "tf32", "deepspeed")
 """Arguments that only the machine which does the runs can meet: studies are planned on others too."""
 PATHS = ("corpus", "data_dir", "backbone", "backbone_weights")
 """Arguments that may name places which differ from machine to machine, by environment variables."""
+USED = "used_"
+"""Before the name of a path that was stated by a variable: the name of the file or folder that it was."""
 LAUNCHER_VARIABLES = ("LOCAL_RANK", "WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")
 """What accelerate takes for a sign that processes train together."""
 
@@ -178,12 +180,25 @@ def run_experiment_of(run: Run, folder: Path) -> Mapping[str, Any]:
     settings = {**QUIET, **run.arguments, "output_dir": str(folder), **resume}
     settings |= paths_of(settings)
     own = own_data_of(settings)
+    if own is not None and has_other_data(folder, own):
+        settings |= {"resume_from_checkpoint": None, "overwrite": True}  # it knows rows that are for testing now
     result = run_experiment(*build_experiment(recipe_of(settings), settings), own and own.splits)
     # HF counts the training loss from where a training was resumed: it would depend on interruptions.
     metrics = {name: value for name, value in result.metrics.items() if name != "train_loss"}
     as_stated = {name: run.arguments[name] for name in PATHS if name in run.arguments}  # on any machine
+    as_stated |= {f"{USED}{name}": Path(settings[name]).name for name, path in as_stated.items() if "$" in str(path)}
     known = {name: value for name, value in result.settings.items() if name not in ("output_dir", "logging_dir")}
     return {"metrics": metrics, "seconds": result.seconds, "settings": known | as_stated}
+
+
+def has_other_data(folder: Path, own: OwnData) -> bool:
+    """Whether a run was interrupted in a folder while its data, one's own, were others than they are now."""
+    from hf_mlcl.data.own import data_fingerprint
+    from hf_mlcl.experiments.output_folder import OutputFolder
+    from hf_mlcl.experiments.results import DATA_FINGERPRINT
+
+    before = (OutputFolder(folder).interrupted() or {}).get(DATA_FINGERPRINT)
+    return before is not None and before != data_fingerprint(own.splits)
 
 
 def own_data_of(settings: Mapping[str, Any]) -> OwnData | None:

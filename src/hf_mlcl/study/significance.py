@@ -12,6 +12,7 @@ and the best stands alone. The p-values of a column are corrected after Holm.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -57,8 +58,9 @@ class Comparison:
 
     @property
     def winners(self) -> set[str]:
-        """The best and all that are not significantly different from it."""
-        return {self.best} | {name for name, p in self.p_values.items() if p >= self.level}
+        """The best and all that are not significantly different from it; where nothing was tested, the best alone."""
+        untold = self.test != "none"
+        return {self.best} | {name for name, p in self.p_values.items() if p >= self.level or (untold and p != p)}
 
 
 def compare(
@@ -83,9 +85,18 @@ def compare(
     sign = 1 if higher_is_better else -1
     best = max(methods, key=lambda name: sign * methods[name].mean)
     test = _possible(test, methods, metric, labels)
-    others = {name: scores for name, scores in methods.items() if name != best}
-    p_values = {name: _p_value(test, methods[best], scores, metric, labels) for name, scores in others.items()}
+    p_values = {
+        name: 1.0 if sign * _gain(methods[best], scores) < 0 else _p_value(test, methods[best], scores, metric, labels)
+        for name, scores in methods.items()
+        if name != best
+    }
     return Comparison(best, holm(p_values), level, test)
+
+
+def _gain(best: Scores, other: Scores) -> float:
+    """Of the best over another on the seeds that both have: with unequal seeds, it may be behind on those."""
+    common = best.by_seed.keys() & other.by_seed.keys()
+    return float(np.mean([best.by_seed[seed] - other.by_seed[seed] for seed in common])) if common else 0.0
 
 
 def paired_t_test(first: Sequence[float], second: Sequence[float]) -> float:
@@ -164,6 +175,9 @@ def _possible(test: str, methods: Mapping[str, Scores], metric: str, labels: Fla
     if test == "auto":
         seeds = min(len(scores.by_seed) for scores in methods.values())
         test = "seeds" if seeds >= SEEDS_FOR_AUTO else "examples"
+    pairs = itertools.combinations([scores.by_seed.keys() for scores in methods.values()], 2)
+    if test == "seeds" and max((len(first & second) for first, second in pairs), default=0) < 2:
+        return "none"
     return "none" if test == "examples" and not possible else test
 
 

@@ -13,6 +13,7 @@ from zipfile import BadZipFile
 import numpy as np
 import pandas as pd
 
+from hf_mlcl.study.execution import PATHS, USED
 from hf_mlcl.study.paper import SOURCE, paper_value
 from hf_mlcl.study.results import ARGUMENT, finished, select, study_table
 from hf_mlcl.study.significance import Comparison, Flags, Scores, compare
@@ -25,8 +26,8 @@ CORPUS_TITLES |= {"nuswide": "NUS-WIDE", "semeval2018": "SemEval", "voc2007": "P
 """As the paper prints them."""
 GROUPS = ("Losses on logits", "Contrastive losses", "Joined losses")
 OURS, PAPER = "ours", "paper"
-REFERENCE = "bce"
-"""What the cost of the others is compared with."""
+REFERENCES = ("bce", "cross_entropy")
+"""What the cost of the others is compared with, where it is among them."""
 TESTS = {
     "seeds": "paired t-test over seeds, two-sided, corrected after Holm",
     "examples": "paired approximate randomisation over test examples, two-sided, corrected after Holm; it says nothing "
@@ -63,7 +64,7 @@ METRICS = {
     "best_tuned_test_macro_f1": Metric("Macro-F1, best heads and thresholds (%)"),
     "best_test_accuracy": Metric("Accuracy, best heads (%)"),
     "seconds.cpu": Metric("CPU seconds", 1.0, 0, False),
-    "relative": Metric(f"relative to {REFERENCE}", 1.0, 2, False),
+    **{f"relative.{loss}": Metric(f"relative to {loss}", 1.0, 2, False) for loss in REFERENCES},
     "machine.memory_gb": Metric("Peak memory (GB)", 1.0, 2, False),
 }
 
@@ -139,6 +140,7 @@ def report_tables(
         raise ValueError(f"per must be 'metric' or 'setting'; got {per!r}.")
     table = study_table(study) if table is None else table
     done = finished(table)
+    absent = [] if metrics else [name for name in study.report.metrics if column_of(done, name) is None]
     metrics = [metric for metric in metrics or study.report.metrics if column_of(done, metric) is not None]
     if done.empty or not metrics:
         return []
@@ -150,7 +152,15 @@ def report_tables(
         titles = {setting: study.name if setting == "default" else setting for setting in settings}
         places = {titles[s]: [(c, s, m) for c in corpora for m in metrics] for s in settings}
     tables = [builder.table(title, columns) for title, columns in places.items()]
-    return [table for table in tables if table.columns]
+    note = [f"No run has {', '.join(absent)}{_needed(absent)}."] if absent else []
+    return [replace(table, notes=[*table.notes, *note]) for table in tables if table.columns]
+
+
+def _needed(metrics: Sequence[str]) -> str:
+    """The settings without which there are no such metrics."""
+    needs = {"tuned_test_": "thresholds", "best_": "best_heads"}
+    settings = sorted({needs[start] for start in needs for name in metrics if name.startswith(start)})
+    return f" (they need {' and '.join(settings)})" if settings else ""
 
 
 def space_tables(study: Study, table: pd.DataFrame | None = None) -> list[ReportTable]:
@@ -160,7 +170,7 @@ def space_tables(study: Study, table: pd.DataFrame | None = None) -> list[Report
 
 
 def cost_tables(study: Study, table: pd.DataFrame | None = None) -> list[ReportTable]:
-    """The cost per run of each loss, for each setting: CPU seconds, also relative to `REFERENCE`, and memory.
+    """The cost per run of each loss, for each setting: CPU seconds, also relative to one of `REFERENCES`, and memory.
 
     CPU seconds are those of all cores, whatever else the machine did meanwhile; where there is no GPU, energy follows
     them. Runs that were interrupted, or that used a GPU, do not count.
@@ -168,12 +178,15 @@ def cost_tables(study: Study, table: pd.DataFrame | None = None) -> list[ReportT
     table = finished(study_table(study) if table is None else table)
     if "seconds.cpu" not in table or table["seconds.cpu"].isna().all():
         return []
-    table = select(table[table["machine.device"].str.contains("CPU")], study.report.select_by)
-    of_reference = table["seconds.cpu"].where(table["loss"] == REFERENCE)
-    mean = of_reference.groupby([table["corpus"], table["setting"]]).transform("mean")
-    table = table.assign(relative=table["seconds.cpu"] / mean)
-    metrics = ["seconds.cpu", *(["relative"] if mean.notna().any() else []), "machine.memory_gb"]
-    return _untested_tables(study, table, "Cost per run", metrics)
+    table = table[table["machine.device"].str.contains("CPU")].dropna(subset=["seconds.cpu"])
+    table = select(table, study.report.select_by)
+    metrics = ["seconds.cpu"]
+    for loss in (name for name in REFERENCES if (table["loss"] == name).any()):
+        of_reference = table["seconds.cpu"].where(table["loss"] == loss)
+        mean = of_reference.groupby([table["corpus"], table["setting"]]).transform("mean")
+        metrics.append(f"relative.{loss}")
+        table = table.assign(**{metrics[-1]: table["seconds.cpu"] / mean})
+    return _untested_tables(study, table, "Cost per run", [*metrics, "machine.memory_gb"])
 
 
 def _untested_tables(
@@ -285,7 +298,8 @@ class _Builder:
         corpus, setting, metric = place
         own = next(r for r in self.study.runs if (r.corpus, r.setting, r.loss) == (corpus, setting, loss)).arguments
         # A corpus or a loss under a name of the file's own is not what the paper speaks of.
-        value = paper_value(corpus, own.get("size", "full"), loss, metric) if loss == own["loss"] else None
+        known = (corpus, loss) == (own["corpus"], own["loss"])
+        value = paper_value(corpus, own.get("size", "full"), loss, metric) if known else None
         return None if value is None else Cell(metric_of(metric).text(value))
 
     def group(self, name: str) -> str:
@@ -303,6 +317,14 @@ class _Builder:
             notes += [
                 f"Runs of {name} have different rows: its data were changed." for name in versions[versions > 1].index
             ]
+        for name in (f"{USED}{path}" for path in PATHS):
+            if (used := f"{ARGUMENT}{name}") in self.chosen:
+                found = self.chosen.groupby(f"{ARGUMENT}{name.removeprefix(USED)}")[used].unique()
+                notes += [
+                    f"{stated} was not the same in all runs: {', '.join(map(str, known))}."
+                    for stated, known in found.items()
+                    if len(known) > 1
+                ]
         for test in ("seeds", "examples", "none"):
             places = [" ".join(_heading(p)).replace(" default ", " ") for p, chosen in tests.items() if chosen == test]
             note = "Bold: the best of a column"
@@ -319,9 +341,10 @@ class _Builder:
             notes.append(f"Of the searched values ({', '.join(searched)}) {best}.")
         if with_paper:
             names = {str(name) for name in self.chosen.get(f"{ARGUMENT}backbone", []) if name == name}
-            # Of a local folder the last two parts, which is where a Hub id has its own.
-            backbones = sorted("/".join(Path(name).parts[-2:]) for name in names)
-            ours = f" Ours: {', '.join(backbones)}." if backbones else ""
+            real = {str(name) for name in self.chosen.get(f"{ARGUMENT}{USED}backbone", []) if name == name}
+            # Of a local folder the last two parts, which is where a Hub id has its own; a variable tells nothing.
+            plain = {"/".join(Path(name).parts[-2:]) for name in names if "$" not in name}
+            ours = f" Ours: {', '.join(sorted(plain | real))}." if plain | real else ""
             notes.append(f"{PAPER}: {SOURCE}; RoBERTa-base on texts, ResNet-50 on images.{ours}")
         unfinished = len(self.all) - len(finished(self.all))
         if unfinished:

@@ -235,6 +235,15 @@ def test_a_variable_that_stood_for_several_encoders_is_noted(tmp_path):
     assert any(note.endswith("Ours: encoder-0, encoder-1.") for note in table.notes)
 
 
+def test_seconds_of_another_precision_than_most_do_not_count(tmp_path):
+    runs = [
+        (run("aapd", "bce", seed, bf16=seed > 0), {"test_macro_f1": 0.5, "seconds.cpu": 100.0 if seed else 900.0})
+        for seed in range(3)
+    ]
+    (table,) = cost_tables(finished_study(tmp_path, runs))
+    assert [value["value"] for value in table.values()] == ["100", "1.00"]
+
+
 def test_runs_that_did_not_measure_their_cost_have_no_table_of_it(study):
     assert cost_tables(study) == []
 

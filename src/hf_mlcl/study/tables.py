@@ -173,12 +173,17 @@ def cost_tables(study: Study, table: pd.DataFrame | None = None) -> list[ReportT
     """The cost per run of each loss, for each setting: CPU seconds, also relative to one of `REFERENCES`, and memory.
 
     CPU seconds are those of all cores, whatever else the machine did meanwhile; where there is no GPU, energy follows
-    them. Runs that were interrupted, or that used a GPU, do not count.
+    them. Runs that were interrupted, or that used a GPU, do not count; nor do those of another processor or precision
+    than most, whose seconds do not compare.
     """
     table = finished(study_table(study) if table is None else table)
     if "seconds.cpu" not in table or table["seconds.cpu"].isna().all():
         return []
     table = table[table["machine.device"].str.contains("CPU")].dropna(subset=["seconds.cpu"])
+    kind = [name for name in ("machine.device", f"{ARGUMENT}bf16") if name in table]
+    every = len(table)
+    table = pd.concat(_most_alike(rows, kind) for _, rows in table.groupby(["corpus", "setting"], sort=False))
+    note = ["Runs on another processor or in another precision than most are left out."] if len(table) < every else []
     table = select(table, study.report.select_by)
     metrics = ["seconds.cpu"]
     for loss in (name for name in REFERENCES if (table["loss"] == name).any()):
@@ -186,7 +191,14 @@ def cost_tables(study: Study, table: pd.DataFrame | None = None) -> list[ReportT
         mean = of_reference.groupby([table["corpus"], table["setting"]]).transform("mean")
         metrics.append(f"relative.{loss}")
         table = table.assign(**{metrics[-1]: table["seconds.cpu"] / mean})
-    return _untested_tables(study, table, "Cost per run", [*metrics, "machine.memory_gb"])
+    tables = _untested_tables(study, table, "Cost per run", [*metrics, "machine.memory_gb"])
+    return [replace(each, notes=[*each.notes, *note]) for each in tables]
+
+
+def _most_alike(table: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
+    """The rows with the most frequent values of some columns together."""
+    values = table[list(columns)].astype(str).agg(" ".join, axis=1)
+    return table[values == values.mode()[0]]
 
 
 def _untested_tables(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import io
 import json
 import tracemalloc
 
@@ -213,6 +214,46 @@ def test_nothing_is_not_predicted(model, tmp_path):
     result = call(tmp_path / "empty.txt", "--model", model, "--output", tmp_path / "out.csv", code=1)
     assert "There is nothing to predict" in result.stderr
     assert not (tmp_path / "out.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        ("a text\nanother\n".encode("utf-16"), "in UTF-16"),
+        (b"%PDF-1.4\nendobj\n", "a PDF"),
+        (b"PK\x03\x04 a sheet", "an archive"),
+        (b"some \0 bytes", "no text"),
+        (gzip.compress(b"a text"), "packed"),
+    ],
+)
+def test_a_file_that_is_no_text_in_utf_8_is_refused_whole(content, kind, model, tmp_path):
+    (tmp_path / "rows.txt").write_bytes(content)
+    for given in (tmp_path / "rows.txt", tmp_path):
+        error = call(given, "--model", model, code=1).stderr
+        assert f"rows.txt is {kind}" in error
+        assert "expected texts in UTF-8" in error
+
+
+def test_what_is_read_is_not_replaced_by_what_comes_of_it(model, tmp_path):
+    (tmp_path / "mine.csv").write_text("id,text\n1,a red cat\n")
+    before = (tmp_path / "mine.csv").read_text()
+    error = call(tmp_path / "mine.csv", "--model", model, "--output", tmp_path / "." / "mine.csv", code=1).stderr
+    assert "is to be read" in error
+    assert (tmp_path / "mine.csv").read_text() == before
+
+
+def test_labels_that_are_called_as_other_columns_have_columns_of_their_own():
+    file = io.StringIO()
+    predict._as_csv(file, ["cat", "error", "labels"])
+    assert file.getvalue().strip() == "input,labels,cat,error (label),labels (label),error"
+
+
+def test_the_column_of_the_training_is_read_and_the_labels_are_not(tmp_path):
+    (tmp_path / "rows.csv").write_text("query,subjects,text\nfirst,a long story about labels,none\n")
+    both, labels = {"text_column": "query"}, {"label_columns": ["subjects", "text"]}
+    for trained, expected in (({}, "none"), (both, "first"), (labels, "first"), ({"text_column": "gone"}, "none")):
+        assert list(predict.expand(str(tmp_path / "rows.csv"), "text", None, trained)) == [expected]
+    assert list(predict.expand(str(tmp_path / "rows.csv"), "text", "text", both)) == ["none"]  # the one that is named
 
 
 def test_a_label_comes_with_its_threshold_and_the_reason_why_it_counts(model):

@@ -9,6 +9,7 @@ from pathlib import Path
 import datasets
 import pandas as pd
 import pytest
+from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
 from PIL import Image
 
 from hf_mlcl.data import CorpusFileError, CorpusFormatError, read_own_data
@@ -189,6 +190,87 @@ def test_labels_with_spaces_are_not_taken_apart(tmp_path):
     assert data.labels_found == "column 'label', one label per row"
 
 
+def texts_with(labels, **columns):
+    return pd.DataFrame({"text": [f"about {i}" for i in range(len(labels))], "labels": labels, **columns})
+
+
+@pytest.mark.parametrize(
+    ("names", "labels"),
+    [
+        (["very good", "good", "bad", "very bad"], ["bad", "good", "very bad", "very good"]),
+        ([f"{a} {b}" for a in ("Men", "Women", "Kids") for b in ("Shoes", "Shirts", "Hats")], None),
+        (["Books", "Toys", "Clothing, Shoes & Jewelry"], ["Books", "Clothing, Shoes & Jewelry", "Toys"]),
+        (["art music", "art", "sport", "music sport"], ["art", "music", "sport"]),
+        (["Books, Toys", "Toys", "Clothing, Books"], ["Books", "Clothing", "Toys"]),
+    ],
+)
+def test_names_are_taken_apart_only_where_what_comes_of_it_is_shared(names, labels):
+    data = read_own_data(texts_with(names * 12))
+    assert data.label_names == (labels or sorted(names))
+    assert data.single_label == (data.label_names == sorted(names))
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ["['plot' 'music']", "['music']", "['plot']", "[]"],  # as numpy writes arrays
+        ["{'plot', 'music'}", "{'music'}", "('plot',)", "set()"],
+        ['["plot", "music"]', '["music"]', '["plot"]', "nan"],
+    ],
+)
+def test_lists_that_are_written_out_in_any_way_are_lists(cells):
+    data = read_own_data(texts_with(cells * 10), cut=False)
+    assert data.label_names == ["music", "plot"]
+    assert data.splits["train"]["labels"][:4] == [[0, 1], [0], [1], []]
+
+
+def test_a_cell_that_is_no_list_among_lists_is_named():
+    with pytest.raises(CorpusFormatError, match=r"holds 'plot, music', which looks like a list of labels but is none"):
+        read_own_data(texts_with(["['plot']", "['music']", "plot, music"] * 10))
+
+
+def test_splits_that_have_their_labels_in_different_ways_are_refused(tmp_path):
+    train = texts_with([["plot", "music"], ["plot"]] * 10)
+    train.to_json(tmp_path / "train.jsonl", orient="records", lines=True)
+    texts_with(["plot|music"] * 5).to_csv(tmp_path / "other.csv", index=False)
+    with pytest.raises(CorpusFormatError, match="lists of texts in train, but texts in test"):
+        read_own_data(tmp_path / "train.jsonl", test_file=tmp_path / "other.csv")
+
+
+def classes(names, ids):
+    features = Features({"text": Value("string"), "label": ClassLabel(names=names)})
+    return Dataset.from_dict({"text": [f"{names} {i}" for i in range(len(ids))], "label": ids}, features=features)
+
+
+def test_splits_may_number_their_classes_differently():
+    data = read_own_data(DatasetDict(train=classes(["a", "b", "c"], [0, 1, 2] * 10), test=classes(["b", "c"], [0, 1])))
+    names = data.label_names
+    assert [[names[number] for number in row] for row in data.splits["test"]["labels"]] == [["b"], ["c"]]
+
+
+def test_a_split_without_known_labels_is_left_out_and_single_rows_without_are_refused():
+    train = classes(["a", "b"], [0, 1] * 20)
+    data = read_own_data(DatasetDict(train=train, test=classes(["a", "b"], [-1] * 6)))
+    assert {split: len(rows) for split, rows in data.splits.items()} == {"train": 32, "validation": 4, "test": 4}
+    assert "the test split has no labels (-1 in all of its rows) and was left out" in data.notes
+    with pytest.raises(CorpusFormatError, match=r"no label in row 2 of test \(the id -1\)"):
+        read_own_data(DatasetDict(train=train, test=classes(["a", "b"], [0, -1, 1])))
+
+
+def test_equal_texts_stay_together_and_different_labels_of_theirs_are_noted():
+    rows = [(f"story {i}", label) for i in range(100) for label in ("art", "music")]
+    data = read_own_data(pd.DataFrame(rows, columns=["text", "label"]))
+    parts = [set(data.splits[split]["text"][:]) for split in ("train", "validation", "test")]
+    assert sum(map(len, parts)) == len(set.union(*parts)) == 100
+    assert [len(data.splits[split]) for split in ("train", "validation", "test")] == [160, 20, 20]
+    assert any(note.startswith("100 texts stand in several rows with different labels") for note in data.notes)
+
+
+def test_addresses_of_images_are_no_images_here():
+    table = texts_with(["a", "b"] * 10, image_url=[f"https://example.org/{i}.jpg" for i in range(20)])
+    assert read_own_data(table).modality == "text"
+
+
 def test_named_columns_and_delimiter_go_before_what_would_be_found(tmp_path):
     table = frame("/").rename(columns={"text": "title", "tags": "rubric"})
     table["text"] = "the same for all"
@@ -223,7 +305,7 @@ def test_labels_and_texts_that_are_words_for_nothing_are_kept(tmp_path):
     data = read_own_data(tmp_path / "data.csv")
     assert data.label_counts() == dict.fromkeys(sorted(NA_WORDS), 4)
     assert sum(len(rows) for rows in data.splits.values()) == 20
-    assert content_of(tmp_path / "data.csv", "text")[0] == "NA"
+    assert content_of(tmp_path / "data.csv", "text")[0][0] == "NA"
 
 
 def test_labels_of_images_that_are_words_for_nothing_are_kept(tmp_path):
@@ -349,7 +431,7 @@ def test_a_folder_with_a_subfolder_a_class_is_read(tmp_path):
 
 def test_texts_of_a_file_are_read_without_looking_for_labels(tmp_path):
     (tmp_path / "texts.csv").write_text("id,review\n1,good\n2,bad\n")
-    assert content_of(tmp_path / "texts.csv", "text") == ["good", "bad"]
+    assert content_of(tmp_path / "texts.csv", "text")[0] == ["good", "bad"]
     with pytest.raises(CorpusFormatError, match="has texts in column 'review', but images are wanted"):
         content_of(tmp_path / "texts.csv", "image")
 

@@ -164,7 +164,7 @@ def test_paths_may_be_relative_absolute_or_without_an_ending(place, column, pict
     data = read_own_data(path, cut=False)
     assert (data.modality, data.content_column, len(data.splits["train"])) == ("image", column, COUNT)
     assert data.splits["train"][5]["image"].size == (16, 12)
-    assert content_of(path, "image")[4:6] == [str(tmp_path / "own" / "4.jpg"), str(tmp_path / "own" / "5")]
+    assert content_of(path, "image")[0][4:6] == [str(tmp_path / "own" / "4.jpg"), str(tmp_path / "own" / "5")]
 
 
 def test_files_without_any_ending_are_images_under_a_usual_name(folder):
@@ -222,7 +222,7 @@ def test_ids_and_bare_names_are_images_where_files_are_called_so(pictures, tmp_p
     assert sum(map(len, data.splits.values())) == COUNT
     assert data.splits["train"][0]["image"].size == (16, 12)
     assert any("names of images" in note for note in data.notes)
-    assert content_of(tmp_path / "table.csv", "image")[3] == str((tmp_path / inside / "3.jpg").resolve())
+    assert content_of(tmp_path / "table.csv", "image")[0][3] == str((tmp_path / inside / "3.jpg").resolve())
 
 
 def test_numbers_are_no_ids_of_images_where_there_are_none(tmp_path):

@@ -85,6 +85,22 @@ def test_a_table_a_setting_has_the_metrics_side_by_side_as_in_the_paper(study):
         report_tables(study, per="corpus")
 
 
+def test_a_table_of_the_study_has_a_row_for_each_loss_and_setting(study):
+    (table,) = report_tables(study, per="study", metrics=("macro_f1", "hamming_loss"))
+    of_settings = report_tables(study, per="setting", metrics=("macro_f1", "hamming_loss"))
+    assert len(of_settings) == 2
+    expected = [
+        (
+            f"{row.loss}, {one.title.split(',')[0]}",
+            [cell.value for cell, column in zip(row.cells, one.columns, strict=True) if cell and "paper" not in column],
+        )
+        for one in of_settings
+        for row in one.rows
+    ]
+    assert [(row.loss, [cell.value for cell in row.cells if cell]) for row in table.rows] == expected
+    assert not any(cell.bold for row in table.rows for cell in row.cells if cell)
+
+
 def test_with_one_seed_the_test_examples_decide(tmp_path):
     rng = np.random.default_rng(0)
     truth = rng.random((400, 5)) < 0.3

@@ -8,7 +8,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 LONGEST = 60
 """Characters of a text that a table shows."""
+BEGINNING = 8192
+NO_TEXT = {b"\xff\xfe": "in UTF-16", b"\xfe\xff": "in UTF-16", b"%PDF": "a PDF", b"PK\3\4": "an archive (as .xlsx is)"}
+NO_TEXT |= {b"\x1f\x8b": "packed"}
+"""What files that are no text in UTF-8 begin with. Bytes of other kinds have a zero among the first."""
 TOLD = 5
 """Rows that failed of which stderr tells the reason; the output has it for all."""
 
@@ -66,13 +70,15 @@ def predict(
     Rows are predicted as they are read, so that any number of them takes the same memory. A row that cannot be
     predicted stops no other: its line of the output says why, and the exit code is 1.
     """
-    from hf_mlcl.experiments.prediction import Predictor
+    from hf_mlcl.experiments.prediction import Predictor, training_settings
     from hf_mlcl.metrics import DecisionRule
 
     if threshold is not None and not 0 <= threshold <= 1:
         raise ValueError(f"--threshold must be between 0 and 1; got {threshold}.")
     if output is not None and Path(output).is_dir():
         raise ValueError(f"--output must be a file, but {output!r} is a folder. Name a file in it.")
+    if output is not None and Path(output).resolve() in {Path(one).resolve() for one in inputs if os.path.isfile(one)}:
+        raise ValueError(f"--output is {output!r}, which is to be read: its columns would be lost. Name another file.")
     if scores and top is not None:
         raise typer.BadParameter("--scores shows every label, and --top some of them. Give one of the two.")
     if examples is not None and neighbours is None:
@@ -84,7 +90,10 @@ def predict(
     if threshold is not None:
         predictor.rule = DecisionRule(threshold)
     # Every argument is looked at before anything is predicted; what is in the files is read as it is needed.
-    sources = [expand(one, predictor.modality, text_column) for one in inputs]
+    trained: Mapping[str, Any] = {}
+    with suppress(ValueError):  # a damaged record of the training is no reason not to predict
+        trained = training_settings(predictor.model)
+    sources = [expand(one, predictor.modality, text_column, trained) for one in inputs]
     near = None if neighbours is None else _nearest(predictor, neighbours, examples)
     most = len(predictor.label_names) if scores else top
     batches = _found(predictor, itertools.chain.from_iterable(sources), most, near)
@@ -141,10 +150,12 @@ def chosen_model(model: str | None) -> str:
     return str(newest)
 
 
-def expand(given: str, modality: str, text_column: str | None = None) -> Iterable[Any]:
+def expand(
+    given: str, modality: str, text_column: str | None = None, trained: Mapping[str, Any] | None = None
+) -> Iterable[Any]:
     """The texts or paths of images that a text, a file, a folder, or - for standard input stands for.
 
-    Files are read while one goes through them.
+    Files are read while one goes through them; of a table the column that `content_of` takes, which is told.
 
     Examples:
         >>> list(expand("an ordinary text", "text"))
@@ -162,25 +173,37 @@ def expand(given: str, modality: str, text_column: str | None = None) -> Iterabl
     endings = {"text": (".txt",), "image": IMAGE_ENDINGS}.get(modality, (".txt", *IMAGE_ENDINGS))
     if os.path.isdir(given):  # False, where pathlib raises, for a text that is too long for a name
         files = sorted(file for file in path.rglob("*") if file.suffix.lower() in endings and file.is_file())
-        return itertools.chain.from_iterable(expand(str(file), modality) for file in files)
+        return itertools.chain.from_iterable([expand(str(file), modality) for file in files])
     packed = path.suffix.lower() in OPENERS
     is_table = (path.with_suffix("") if packed else path).suffix.lower() in READERS
     if os.path.isfile(given):
         if is_table:
-            rows = enumerate(content_of(path, modality, text_column), 1)
-            return (_not_empty(f"row {number} of {given}", row) for number, row in rows)
+            rows, column = content_of(path, modality, text_column, trained)
+            if text_column is None:
+                say(f"Reading column {column!r} of {given}")
+            return (_not_empty(f"row {number} of {given}", row) for number, row in enumerate(rows, 1))
         if modality == "image":
             return [given]
         if modality == "text+image" and path.suffix.lower() in IMAGE_ENDINGS:
             return [path]
         if path.suffix.lower() in IMAGE_ENDINGS:
             raise ValueError(f"This classifier takes texts; {given} is an image.")
+        _check_text(path)
         return _lines(str(path))
     if modality == "image":
         raise ValueError(f"{given!r} is not a file or a folder, but this classifier takes images.")
     if is_table or path.suffix.lower() in (*IMAGE_ENDINGS, ".txt"):
         raise ValueError(f"The file {given!r} is not there.")
     return [given]
+
+
+def _check_text(path: Path) -> None:
+    """Raise for a file that is no text in UTF-8, whose lines would be taken for texts."""
+    with path.open("rb") as file:
+        start = file.read(BEGINNING)
+    kind = next((kind for mark, kind in NO_TEXT.items() if start.startswith(mark)), "no text" if b"\0" in start else "")
+    if kind:
+        raise ValueError(f"{path} is {kind}: expected texts in UTF-8, one per line, or a .csv, .jsonl or .parquet.")
 
 
 def _lines(source: str, lines: Iterable[bytes] | None = None) -> Iterator[str | Prediction]:
@@ -277,7 +300,8 @@ def _as_json(file: TextIO) -> Iterator[Write]:
 
 def _as_csv(file: TextIO, names: Sequence[str]) -> Write:
     writer = csv.writer(file)
-    writer.writerow(["input", "labels", *names, "error"])
+    own = ("input", "labels", "error")
+    writer.writerow(["input", "labels", *(f"{name} (label)" if name in own else name for name in names), "error"])
 
     def write(batch: list[Found]) -> None:
         for one in batch:

@@ -58,7 +58,8 @@ SET_HELP = (
 File = Annotated[str, typer.Argument(metavar="FILE", help="A study file (YAML), or a ready one by name: table_full.")]
 FileOrFolder = Annotated[str, typer.Argument(metavar="FILE", help="A study file, a ready one, or a study's folder.")]
 Per = Annotated[
-    Literal["metric", "setting"], typer.Option(help="A table per metric (settings side by side), or per setting.")
+    Literal["metric", "setting", "study"],
+    typer.Option(help="A table per metric (settings side by side), per setting, or one with settings as rows."),
 ]
 Changes = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help=SET_HELP)]
 

@@ -29,6 +29,7 @@ from hf_mlcl.data.own_columns import (
     option,
     shared_columns,
     text_beside,
+    without_unlabelled_splits,
 )
 from hf_mlcl.data.own_files import Source, Table, read_tables, source_name
 from hf_mlcl.data.splits import SEED, SPLITS, stratified_parts
@@ -179,6 +180,7 @@ def read_own_data(
     if modality == "text":
         tables = _without_blank_rows(tables, content, notes)
     found = label_columns_of(tables, columns, content, label_columns, label_names)
+    tables = without_unlabelled_splits(tables, found, notes)
     labels = labels_of(tables, found, label_delimiter, notes, label_names)
     splits = {split: _content(table, split, modality, content, beside) for split, table in tables.items()}
     if modality == "image":
@@ -201,33 +203,37 @@ def read_own_data(
         only = "no encoder of images alone can learn them" if modality == "image" else "only their names tell of them"
         what = f"{len(absent)} of {len(labels.names)} labels {have} no training row: {only}"
         notes.append(f"{what}: {', '.join(absent[:5])}{', …' if len(absent) > 5 else ''}")
-    if modality == "text" and "test" in result:
-        learned = set(result["train"]["text"][:])
-        if seen := sum(text in learned for text in result["test"]["text"][:]):
-            notes.append(f"{seen} test texts also occur in training, so that test scores flatter")
+    if modality == "text":
+        notes += _notes_on_equal_texts(result)
     return data
 
 
-def content_of(source: str | os.PathLike[str], modality: str, column: str | None = None) -> list[Any]:
-    """The texts, or the paths of the images, in a column of a table, which is found if it is not named.
+def content_of(
+    source: str | os.PathLike[str], modality: str, column: str | None = None, trained: Mapping[str, Any] | None = None
+) -> tuple[list[Any], str]:
+    """The texts, or the paths of the images, in a column of a table, and what it is called.
 
-    With the modality ``"text+image"`` a row is a dictionary with either or both.
+    It is the column that was named, else the one that was named for the training whose settings are `trained`, else one
+    that is found. With the modality ``"text+image"`` a row is a dictionary with either or both.
     """
-    tables = read_tables(os.fspath(source))
+    tables, trained = read_tables(os.fspath(source)), trained or {}
     table, columns = tables["train"], shared_columns(tables)
-    found, name = content_column(table, columns, column, ())
-    beside = text_beside(table, columns, name, ()) if found == "image" else None
+    if column is None and trained.get("text_column") in columns:
+        column = trained["text_column"]
+    labels = trained.get("label_columns") or ()
+    found, name = content_column(table, columns, column, labels)
+    beside = text_beside(table, columns, name, labels) if found == "image" else None
     if modality == "text+image":
         cells = {found: table.texts(name), **({"text": table.texts(beside)} if beside else {})}
         if "image" in cells:
             cells["image"] = table.image_paths(cells["image"])
-        return [dict(zip(cells, row, strict=True)) for row in zip(*cells.values(), strict=True)]
+        return [dict(zip(cells, row, strict=True)) for row in zip(*cells.values(), strict=True)], name
     if modality == "text" and beside:
         found, name = "text", beside
     if found != modality:
         raise CorpusFormatError(f"{os.fspath(source)} has {found}s in column {name!r}, but {modality}s are wanted.")
     texts = table.texts(name)
-    return [value or "" for value in (table.image_paths(texts) if modality == "image" else texts)]
+    return [value or "" for value in (table.image_paths(texts) if modality == "image" else texts)], name
 
 
 def data_fingerprint(splits: Mapping[str, Dataset]) -> str:
@@ -342,6 +348,31 @@ def having(rows: Dataset, column: str) -> list[bool]:
     return list(pc.or_(*parts).to_pylist())
 
 
+def _groups(rows: Dataset) -> list[int]:
+    """A number for each row, the same for rows of the same text, in the order in which they come."""
+    if "text" not in rows.column_names or "image" in rows.column_names:
+        return list(range(len(rows)))
+    known: dict[str, int] = {}
+    groups = [known.setdefault(text, len(known)) for text in rows["text"][:]]
+    return groups if len(known) >= FEWEST_ROWS else list(range(len(rows)))  # too few to be parted
+
+
+def _notes_on_equal_texts(splits: Mapping[str, Dataset]) -> list[str]:
+    """Texts that stand in training and in what judges it, or in several rows with different labels."""
+    learned, found = set(splits["train"]["text"][:]), []
+    for split in (name for name in SPLITS[1:] if name in splits):
+        if seen := sum(text in learned for text in splits[split]["text"][:]):
+            found.append(f"{seen} {split} texts also occur in training, so that {split} scores flatter")
+    labels_of: dict[str, set[tuple[int, ...]]] = {}
+    for rows in splits.values():
+        for text, ids in zip(rows["text"][:], rows["labels"][:], strict=True):
+            labels_of.setdefault(text, set()).add(tuple(ids))
+    if torn := sum(len(every) > 1 for every in labels_of.values()):
+        what = "texts stand" if torn > 1 else "text stands"
+        found.append(f"{torn} {what} in several rows with different labels: join them, if each row has only some")
+    return found
+
+
 def cut_missing_splits(splits: Mapping[str, Dataset], seed: int = SEED) -> tuple[DatasetDict, str]:
     """All three splits, those that are missing cut from the training rows; and where they come from."""
     missing = [split for split in SPLITS[1:] if split not in splits]
@@ -351,7 +382,13 @@ def cut_missing_splits(splits: Mapping[str, Dataset], seed: int = SEED) -> tuple
     if len(rows) < FEWEST_ROWS:
         raise CorpusFormatError(f"{len(rows)} training rows are too few to split; {FEWEST_ROWS} are the least.")
     labels = rows["labels"][:]
-    parts = stratified_parts(labels, [1 - HELD_OUT * len(missing), *[HELD_OUT] * len(missing)], seed)
+    group_of = _groups(rows)  # so that no part is judged by texts that another has learned
+    together: list[set[int]] = [set() for _ in range(max(group_of) + 1)]
+    for group, row in zip(group_of, labels, strict=True):
+        together[group].update(row)
+    parts = stratified_parts(
+        [sorted(group) for group in together], [1 - HELD_OUT * len(missing), *[HELD_OUT] * len(missing)], seed
+    )[group_of]
     found = dict(splits)
     for part, name in enumerate(["train", *missing]):
         found[name] = rows.select(np.flatnonzero(parts == part))

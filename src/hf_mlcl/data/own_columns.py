@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import ast
+import io
 import json
 import re
+import tokenize
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from datasets import ClassLabel, List
+from datasets import ClassLabel, LargeList, List
 
 from hf_mlcl.data.errors import CorpusFormatError
 from hf_mlcl.data.labels import DELIMITERS, names_in, pieces
@@ -33,8 +35,11 @@ EMPTY_WORDS = ("", "na", "n/a", "nan", "null", "none")
 """What an empty cell of a column of 0 and 1 may be written as; among names of labels they are names."""
 STRAYS_AT_MOST = 0.2
 """Share of other values up to which a column is taken for one of 0 and 1 with mistakes in it."""
+WRITTEN_LIST = re.compile(r"""\[\s*(['"\d-].*)?\]|[({]\s*['"].*[)}]|\(\)|\{\}|set\(\)""", re.DOTALL)
+"""A list, set or tuple of texts or numbers, as Python, JSON or numpy writes it."""
 NUMBER = re.compile(r"\s*[-+]?(\d[\d_]*\.?\d*|\.\d+|inf)(e[-+]?\d+)?\s*", re.IGNORECASE)
 
+LISTS = (List, LargeList)
 Tables = Mapping[str, Table]
 Lists = dict[str, list[list[str | None]]]
 
@@ -134,7 +139,7 @@ def label_columns_of(
         return by_name[:1]
     cells = {name: _flags_and_strays(tables, name) for name in rest}
     flags = [name for name, (ones, strays) in cells.items() if ones and not strays]
-    lists = [name for name in rest if isinstance(tables["train"].features[name], List)]
+    lists = [name for name in rest if isinstance(tables["train"].features[name], LISTS)]
     if not lists or len(flags) > 1:
         nearly = [name for name, (ones, strays) in cells.items() if 0 < strays <= STRAYS_AT_MOST * (ones + strays)]
         if nearly and len(flags) + len(nearly) > 1:
@@ -205,20 +210,27 @@ def labels_of(
     if len(columns) > 1 or (columns[0] in known and _holds_flags(tables, columns[0])):
         return _from_flags(tables, columns, notes)
     column = columns[0]
-    feature = tables["train"].features[column]
-    inner = feature.feature if isinstance(feature, List) else feature
-    cells = {split: table.column(column).to_pylist() for split, table in tables.items()}
-    if isinstance(inner, ClassLabel):
-        how = "lists of labels" if isinstance(feature, List) else "one label per row"
-        listed = {split: [row if isinstance(row, list) else [row] for row in rows] for split, rows in cells.items()}
-        ids = {split: [sorted({*row} - {None}) for row in rows] for split, rows in listed.items()}
-        return Labels(ids, list(inner.names), f"column {column!r}, {how}")
-    if isinstance(feature, List):
-        lists: Lists = {split: [_names(row or [], column) for row in rows] for split, rows in cells.items()}
+    kinds = {split: _kind(table, column) for split, table in tables.items()}
+    if other := next((split for split, kind in kinds.items() if kind != kinds["train"]), None):
+        raise CorpusFormatError(
+            f"Column {column!r} holds {kinds['train']} in train, but {kinds[other]} in {other}. Write labels in the "
+            f"same way in all splits."
+        )
+    are_lists = isinstance(tables["train"].features[column], LISTS)
+    lists: Lists
+    if kinds["train"].endswith("ids"):
+        how = "lists of labels" if are_lists else "one label per row"
+        lists = {split: _names_of_ids(table, column, split) for split, table in tables.items()}
+        named = [_inner(table, column).names for table in tables.values()]
+        known = list(dict.fromkeys(name for names in named for name in names))  # splits may number them differently
+    elif are_lists:
+        cells = {split: table.column(column).to_pylist() for split, table in tables.items()}
+        lists = {split: [_names(row or [], column) for row in rows] for split, rows in cells.items()}
         how = "lists of labels"
     else:
         lists, how = _from_texts(tables, column, delimiter, known)
-    if how.startswith("lists") and _are_multi_hot([row for found in lists.values() for row in found], column):
+    is_multi_hot = how.startswith("lists") and not kinds["train"].endswith("ids")
+    if is_multi_hot and _are_multi_hot([row for found in lists.values() for row in found], column):
         places = max(len(row) for found in lists.values() for row in found)
         notes.append(f"lists of 0 and 1 have no names of labels: they are called 0 to {places - 1}, by their place")
         ids = {
@@ -234,6 +246,41 @@ def labels_of(
     number = {name: index for index, name in enumerate(names)}
     ids = {split: [sorted({number[name] for name in row if name}) for row in found] for split, found in lists.items()}
     return Labels(ids, names, f"column {column!r}, {how}")
+
+
+def _inner(table: Table, column: str) -> Any:
+    feature = table.features[column]
+    return feature.feature if isinstance(feature, LISTS) else feature
+
+
+def _kind(table: Table, column: str) -> str:
+    """How a split has its labels, which must be the same in all of them."""
+    what = "ids" if isinstance(_inner(table, column), ClassLabel) else "texts"
+    return f"lists of {what}" if isinstance(table.features[column], LISTS) else what
+
+
+def _names_of_ids(table: Table, column: str, split: str) -> list[list[str | None]]:
+    """Names of labels that are kept as numbers, where a number below 0 stands for a label that is not known."""
+    names, found = _inner(table, column).names, []
+    for row, cell in enumerate(table.column(column).to_pylist(), 1):
+        ids = [number for number in (cell if isinstance(cell, list) else [cell]) if number is not None]
+        if any(number < 0 for number in ids):
+            raise CorpusFormatError(
+                f"Column {column!r} has no label in row {row} of {split} (the id {min(ids)}). Take such rows out."
+            )
+        found.append([names[number] for number in ids])
+    return found
+
+
+def without_unlabelled_splits(tables: Tables, columns: Sequence[str], notes: list[str]) -> dict[str, Table]:
+    """Leave out splits in which no row has a label that is known, as the Hub has them for competitions; and say so."""
+    found = dict(tables)
+    for split, table in tables.items() if len(columns) == 1 else ():
+        is_id = isinstance(table.features[columns[0]], ClassLabel)
+        if is_id and split != "train" and pc.max(table.column(columns[0])).as_py() == -1:
+            del found[split]
+            notes.append(f"the {split} split has no labels (-1 in all of its rows) and was left out")
+    return found
 
 
 def _from_flags(tables: Tables, names: Sequence[str], notes: list[str]) -> Labels:
@@ -263,8 +310,10 @@ def _from_texts(tables: Tables, column: str, delimiter: str | None, known: Seque
     """The names in the cells of a column of texts, and how they are written."""
     texts = {split: [(text or "").strip() for text in table.texts(column)] for split, table in tables.items()}
     every = [text for found in texts.values() for text in found]
-    if delimiter is None and any(every) and all(text[:1] + text[-1:] in ("", "[]") for text in every):
-        read = {split: [_read_list(text or "[]", column) for text in found] for split, found in texts.items()}
+    written_out = sum(bool(WRITTEN_LIST.fullmatch(text)) for text in every)
+    all_bracketed = any(every) and all(text[:1] + text[-1:] in ("", "[]") for text in every)
+    if delimiter is None and (all_bracketed or 2 * written_out > sum(map(bool, every))):
+        read = {split: [_read_list(text, column) for text in found] for split, found in texts.items()}
         return read, "lists of labels, written out"
     if delimiter is None and known:
         names = frozenset(known)
@@ -300,29 +349,48 @@ def _are_multi_hot(rows: Sequence[Sequence[str | None]], column: str) -> bool:
 def _read_list(text: str, column: str) -> list[str | None]:
     """The items of a list that is written out as in Python or JSON; numbers stay as they are written.
 
+    Sets and tuples are taken too, and arrays, between whose items numpy writes no commas.
+
     Examples:
-        >>> _read_list("['a', 1.10, 2]", "labels")
-        ['a', '1.10', '2']
+        >>> _read_list("['a', 1.10, 2]", "labels"), _read_list("['a' 'b']", "labels"), _read_list("nan", "labels")
+        (['a', '1.10', '2'], ['a', 'b'], [])
     """
+    if _is_empty(text) or text in ("{}", "set()"):
+        return []
     try:
         try:
-            return _names(json.loads(text, parse_int=str, parse_float=str), column)
+            listed = json.loads(text, parse_int=str, parse_float=str) if text[0] == "[" else None
+            if listed is not None:
+                return _names(listed, column)
         except ValueError:  # single quotes, as Python writes them
-            items = ast.parse(text, mode="eval").body.elts  # type: ignore[attr-defined]
-            values = [(ast.literal_eval(item), str(ast.get_source_segment(text, item))) for item in items]
-            return _names([source if type(value) in (int, float) else value for value, source in values], column)
-    except (AttributeError, ValueError, SyntaxError, RecursionError, MemoryError) as error:
+            pass
+        items = ast.parse(text, mode="eval").body.elts  # type: ignore[attr-defined]
+        sources = [(ast.literal_eval(item), str(ast.get_source_segment(text, item))) for item in items]
+        found: list[Any] = []
+        for value, source in sources:
+            found += _strings(source) if isinstance(value, str) else [source if type(value) in (int, float) else value]
+        return _names(found, column)
+    except (AttributeError, ValueError, SyntaxError, RecursionError, MemoryError, tokenize.TokenError) as error:
         what = f"{text[:80]!r}, which looks like a list of labels but is none"
         raise CorpusFormatError(f"Column {column!r} holds {what}.") from error
+
+
+def _strings(source: str) -> list[str]:
+    """The strings in a piece of Python, which would join those with nothing in between."""
+    tokens = tokenize.generate_tokens(io.StringIO(f"({source})").readline)
+    return [ast.literal_eval(token.string) for token in tokens if token.type == tokenize.STRING]
 
 
 def _found_delimiter(texts: Sequence[str]) -> str | None:
     """The first delimiter that is no stray character.
 
     It occurs in a tenth as many texts as the most frequent one, or between what other texts hold alone: names may have
-    commas. A space only where there is no other, and if it makes fewer labels, since names may hold spaces.
+    commas. A comma that takes apart only what occurs nowhere else is part of a name. A space only where there is no
+    other, and if it makes fewer labels, since names may hold spaces.
 
     Examples:
+        >>> _found_delimiter(["Clothing, Shoes & Jewelry", "Books", "Toys"])
+        >>> _found_delimiter(["very good", "good", "bad", "very bad"])
         >>> _found_delimiter(["C|C++, Rust", *["Rust, Go"] * 20])
         ','
         >>> _found_delimiter(["Music, dance|Food, wine", *["Music, dance"] * 20, *["Food, wine"] * 20])
@@ -333,7 +401,26 @@ def _found_delimiter(texts: Sequence[str]) -> str | None:
     for delimiter, found in having.items():
         between = [piece for text in found for piece in pieces(text, delimiter)]
         alone = sum(piece in cells for piece in between)
-        if found and (10 * len(found) >= most or 2 * alone >= len(between)):
+        if found and (10 * len(found) >= most or 2 * alone >= len(between)) and _makes_sets(cells, delimiter):
             return delimiter
-    words = {piece for text in texts for piece in pieces(text, " ")}
-    return " " if len(words) < len(cells - {""}) else None
+    return " " if _spaces_separate(cells) else None
+
+
+def _spaces_separate(cells: Collection[str]) -> bool:
+    """Whether words are labels: fewer than the cells, and not bound to a place beside others, as in ``very good``."""
+    spaced = [found for cell in cells if (found := pieces(cell, " "))]
+    words = {word for found in spaced for word in found}
+    bound = words - {found[0] for found in spaced if len(found) == 1}
+    moving = (
+        bound & {word for found in spaced for word in found[:-1]} & {word for found in spaced for word in found[1:]}
+    )
+    many_sets = 4 * len(words) <= len(spaced) and len({len(found) for found in spaced}) > 1
+    return len(words) < len(spaced) and (2 * len(moving) >= len(bound) or many_sets)
+
+
+def _makes_sets(cells: Collection[str], delimiter: str) -> bool:
+    """Whether names between a delimiter occur in other cells too, so that it separates what belongs to several."""
+    if delimiter != ",":  # names hardly have others
+        return True
+    where = Counter(piece for cell in cells for piece in set(pieces(cell, delimiter)))
+    return any(where[piece] > 1 for cell in cells if delimiter in cell for piece in pieces(cell, delimiter))

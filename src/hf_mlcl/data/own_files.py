@@ -119,7 +119,7 @@ class Table:
             return True
         if not self.is_plain(name) or feature.dtype not in ("string", "large_string"):
             return isinstance(feature, Image)
-        paths = [value for value in self.head(name) if value and value.strip()]
+        paths = [value for value in self.head(name) if value and value.strip() and "://" not in value]  # not fetched
         ending = sum(path.strip().lower().endswith(IMAGE_ENDINGS) for path in paths)
         if ending and 2 * ending >= len(paths):
             return True
@@ -268,9 +268,13 @@ def _read_folder(folder: Path) -> dict[str, Table]:
     tables = {}
     for path in sorted(folder.iterdir()):
         split = _split_of_file(path.name.split(".")[0])
-        if path.is_file() and split and READERS.get(path.suffixes[0].lower() if path.suffixes else ""):
+        endings = [ending.lower() for ending in path.suffixes if ending.lower() not in OPENERS]
+        if path.is_file() and split and READERS.get(endings[-1] if endings else ""):
             if split in tables:
-                raise CorpusFormatError(f"{folder} has two files for {split}, one of them {path.name}. Keep one.")
+                raise CorpusFormatError(
+                    f"{folder} has two files for {split}, one of them {path.name}. Keep one; parts of one, as the Hub "
+                    "has them, are joined by datasets.load_dataset, whose result may be given too (save_to_disk)."
+                )
             tables[split] = _read_file(path)
     if tables:
         return _named_splits(tables)

@@ -96,7 +96,7 @@ def _around(page: Path, begin: str, end: str) -> tuple[str, str]:
 
 
 def _tables(study: Study, table: pd.DataFrame, per: str) -> list[ReportTable]:
-    return [*report_tables(study, table, per=per), *space_tables(study, table), *cost_tables(study, table)]
+    return [*report_tables(study, table, per=per), *space_tables(study, table, per), *cost_tables(study, table, per)]
 
 
 def _made(study: Study, table: pd.DataFrame) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -26,6 +27,8 @@ CORPUS_TITLES |= {"nuswide": "NUS-WIDE", "semeval2018": "SemEval", "voc2007": "P
 """As the paper prints them."""
 GROUPS = ("Losses on logits", "Contrastive losses", "Joined losses")
 OURS, PAPER = "ours", "paper"
+PER = ("metric", "setting", "study")
+"""What there may be a table for."""
 REFERENCES = ("bce", "cross_entropy")
 """What the cost of the others is compared with, where it is among them."""
 TESTS = {
@@ -133,11 +136,12 @@ def report_tables(
     """The tables of a study from its runs, which are read from its folder if not given.
 
     With ``per="metric"`` there is one for each metric, the settings (full and small) side by side; with ``"setting"``
-    one for each setting, the metrics side by side, as the paper prints them. `metrics` are those of the study's report
-    if not given; `underline_second` underlines the second best mean of a column.
+    one for each setting, the metrics side by side, as the paper prints them; with ``"study"`` these are one below the
+    other in a single table, without bold and the paper's numbers, for studies of many settings. `metrics` are those of
+    the study's report if not given; `underline_second` underlines the second best mean of a column.
     """
-    if per not in ("metric", "setting"):
-        raise ValueError(f"per must be 'metric' or 'setting'; got {per!r}.")
+    if per not in PER:
+        raise ValueError(f"per must be one of {', '.join(PER)}; got {per!r}.")
     table = study_table(study) if table is None else table
     done = finished(table)
     absent = [] if metrics else [name for name in study.report.metrics if column_of(done, name) is None]
@@ -153,7 +157,30 @@ def report_tables(
         places = {titles[s]: [(c, s, m) for c in corpora for m in metrics] for s in settings}
     tables = [builder.table(title, columns) for title, columns in places.items()]
     note = [f"No run has {', '.join(absent)}{_needed(absent)}."] if absent else []
-    return [replace(table, notes=[*table.notes, *note]) for table in tables if table.columns]
+    tables = [replace(table, notes=[*table.notes, *note]) for table in tables if table.columns]
+    return [_stacked(study.name, tables)] if per == "study" and len(tables) > 1 else tables
+
+
+def _stacked(title: str, tables: Sequence[ReportTable]) -> ReportTable:
+    """Tables of settings as one, whose rows are named after loss and setting; none is bold, which holds within one."""
+    headings = [[_without_ours(column) for column in table.columns] for table in tables]
+    columns = [column for column in dict.fromkeys(itertools.chain(*headings)) if column[-1] != PAPER]
+    rows = []
+    for table, own in zip(tables, headings, strict=True):
+        setting = table.title.split(",")[0]
+        for row in table.rows:
+            cells = {
+                column: cell and replace(cell, bold=False, underlined=False)
+                for column, cell in zip(own, row.cells, strict=True)
+            }
+            rows.append(Row(table.title, f"{row.loss}, {setting}", [cells.get(column) for column in columns]))
+    marks = ("Bold: ", f"{PAPER}: ")
+    notes = dict.fromkeys(note for table in tables for note in table.notes if not note.startswith(marks))
+    return ReportTable(title, columns, rows, [*notes])
+
+
+def _without_ours(column: tuple[str, ...]) -> tuple[str, ...]:
+    return column[:-1] if column[-1] == OURS else column
 
 
 def _needed(metrics: Sequence[str]) -> str:
@@ -163,13 +190,13 @@ def _needed(metrics: Sequence[str]) -> str:
     return f" (they need {' and '.join(settings)})" if settings else ""
 
 
-def space_tables(study: Study, table: pd.DataFrame | None = None) -> list[ReportTable]:
+def space_tables(study: Study, table: pd.DataFrame | None = None, per: str = "setting") -> list[ReportTable]:
     """The paper's table of alignment and uniformity for each setting: best of a column bold, second underlined."""
     title = "Uniformity and alignment (lower is better)"
-    return _untested_tables(study, table, title, ("uniformity", "alignment"), underline_second=True)
+    return _untested_tables(study, table, title, ("uniformity", "alignment"), per, underline_second=True)
 
 
-def cost_tables(study: Study, table: pd.DataFrame | None = None) -> list[ReportTable]:
+def cost_tables(study: Study, table: pd.DataFrame | None = None, per: str = "setting") -> list[ReportTable]:
     """The cost per run of each loss, for each setting: CPU seconds, also relative to one of `REFERENCES`, and memory.
 
     CPU seconds are those of all cores, whatever else the machine did meanwhile; where there is no GPU, energy follows
@@ -191,7 +218,7 @@ def cost_tables(study: Study, table: pd.DataFrame | None = None) -> list[ReportT
         mean = of_reference.groupby([table["corpus"], table["setting"]]).transform("mean")
         metrics.append(f"relative.{loss}")
         table = table.assign(**{metrics[-1]: table["seconds.cpu"] / mean})
-    tables = _untested_tables(study, table, "Cost per run", [*metrics, "machine.memory_gb"])
+    tables = _untested_tables(study, table, "Cost per run", [*metrics, "machine.memory_gb"], per)
     return [replace(each, notes=[*each.notes, *note]) for each in tables]
 
 
@@ -202,10 +229,10 @@ def _most_alike(table: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
 
 
 def _untested_tables(
-    study: Study, table: pd.DataFrame | None, title: str, metrics: Sequence[str], **options: Any
+    study: Study, table: pd.DataFrame | None, title: str, metrics: Sequence[str], per: str, **options: Any
 ) -> list[ReportTable]:
     untested = replace(study, report=replace(study.report, test="none"))
-    tables = report_tables(untested, table, per="setting", metrics=metrics, **options)
+    tables = report_tables(untested, table, per="study" if per == "study" else "setting", metrics=metrics, **options)
     several = len(tables) > 1
     return [replace(each, title=f"{title}, {each.title}" if several else title) for each in tables]
 

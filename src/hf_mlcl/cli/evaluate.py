@@ -165,5 +165,7 @@ def _own_rows(
         what = (
             f"{data} has changed since the classifier was trained on it, and most of it was trained on, which flatters"
         )
+    elif trained.get("test_file"):
+        what = f"{what}, as far as can be told (if it was moved: its test rows were in {trained['test_file']})"
     say(f"{what}: all {rows} rows are scored.")
     return "all", list(given.values()), given

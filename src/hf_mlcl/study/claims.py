@@ -83,7 +83,7 @@ def _verdict(
         if ours is None:
             continue
         size = str(rows.get(f"{ARGUMENT}size", pd.Series(["full"])).iloc[0])
-        printed = {loss: paper_value(key[0], size, loss, claim.metric) for loss in (*claim.better, *claim.worse)}
+        printed = {loss: paper_value(key[0], size, loss, claim.metric) for loss in means}  # of the losses that were run
         paper = _difference(printed.get, claim)
         text = f"{place_name(*key)} {ours[0] * metric.factor:+.{metric.digits}f} (`{ours[1]}` against `{ours[2]}`)"
         tests.append(compared((*key, claim.metric), ours[1], ours[2]))

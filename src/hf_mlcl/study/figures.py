@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,6 +30,8 @@ SELECT_BY = "validation_micro_f1"
 PLACE = ["corpus", "setting"]
 PAIRS = ("positive_similarity", "negative_similarity")
 LOGGED = ("step", *PAIRS)
+MOST_SIDE_BY_SIDE = 3
+"""Panels of a figure; more of them go below."""
 
 logger = logging.getLogger(__name__)
 
@@ -246,9 +249,14 @@ def save_figures(
 def _panels(table: pd.DataFrame, keys: Sequence[str]) -> tuple[Figure, list[tuple[Any, pd.DataFrame]]]:
     """A figure with a panel for each set of rows with equal keys, and the panels with their rows."""
     parts = list(table.groupby(list(keys), sort=False))
-    figure = Figure(figsize=(max(5.2, 4.2 * len(parts)), 3.9), layout="constrained")
+    lines = math.ceil(len(parts) / MOST_SIDE_BY_SIDE)
+    columns = math.ceil(len(parts) / lines)
+    figure = Figure(figsize=(max(5.2, 4.2 * columns), 3.9 * lines), layout="constrained")
     panels = []
-    for axes, (key, rows) in zip(np.atleast_1d(figure.subplots(1, len(parts))), parts, strict=True):
+    every = figure.subplots(lines, columns, squeeze=False).flat
+    for axes in list(every)[len(parts) :]:
+        axes.remove()
+    for axes, (key, rows) in zip(figure.axes, parts, strict=True):
         axes.set_title(place_name(*key), fontsize=11)
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(alpha=0.25, linewidth=0.6)

@@ -201,6 +201,7 @@ def texts_with(labels, **columns):
         ([f"{a} {b}" for a in ("Men", "Women", "Kids") for b in ("Shoes", "Shirts", "Hats")], None),
         (["Books", "Toys", "Clothing, Shoes & Jewelry"], ["Books", "Clothing, Shoes & Jewelry", "Toys"]),
         (["art music", "art", "sport", "music sport"], ["art", "music", "sport"]),
+        (["anger joy", "anger sadness", "joy sadness", "anger joy sadness"], ["anger", "joy", "sadness"]),
         (["Books, Toys", "Toys", "Clothing, Books"], ["Books", "Clothing", "Toys"]),
     ],
 )
@@ -264,6 +265,29 @@ def test_equal_texts_stay_together_and_different_labels_of_theirs_are_noted():
     assert sum(map(len, parts)) == len(set.union(*parts)) == 100
     assert [len(data.splits[split]) for split in ("train", "validation", "test")] == [160, 20, 20]
     assert any(note.startswith("100 texts stand in several rows with different labels") for note in data.notes)
+
+
+@pytest.mark.parametrize("texts", [["no comment"] * 100, ["again", "and again"] * 2])
+def test_texts_of_many_rows_do_not_change_the_sizes_of_the_splits(texts):
+    texts = [*texts, *(f"story {i}" for i in range(100))]
+    data = read_own_data(pd.DataFrame({"text": texts, "label": [("art", "music")[i % 2] for i in range(len(texts))]}))
+    sizes = [len(data.splits[split]) for split in ("train", "validation", "test")]
+    assert sizes == pytest.approx([0.8 * len(texts), 0.1 * len(texts), 0.1 * len(texts)], abs=3)
+    parts = [set(data.splits[split]["text"][:]) for split in ("train", "validation", "test")]
+    assert not parts[0] & parts[1] | parts[0] & parts[2] | parts[1] & parts[2]
+
+
+def test_where_few_texts_are_in_most_rows_rows_are_parted_one_by_one():
+    rows = [(f"answer {i % 4}" if i < 200 else f"row {i}", ("art", "music")[i % 2]) for i in range(208)]
+    data = read_own_data(pd.DataFrame(rows, columns=["text", "label"]))
+    assert [len(data.splits[split]) for split in ("train", "validation", "test")] == pytest.approx([166, 21, 21], abs=2)
+    assert any("validation texts also occur in training" in note for note in data.notes)
+
+
+def test_addresses_alone_are_neither_texts_nor_images():
+    table = pd.DataFrame({"image": [f"https://example.org/{i}.jpg" for i in range(20)], "labels": ["a", "b"] * 10})
+    with pytest.raises(CorpusFormatError, match="images are not fetched"):
+        read_own_data(table)
 
 
 def test_addresses_of_images_are_no_images_here():

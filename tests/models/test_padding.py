@@ -79,6 +79,15 @@ def test_all_groups_share_one_gradient_of_the_embeddings():
     assert len(lookups) == 1
 
 
+def test_hooks_of_the_embeddings_see_the_groups():
+    """Such as the noise of `neftune_noise_alpha`, which depends on the length of the texts."""
+    model = MLCLModel(MLCLConfig(backbone_config=SMALL["bert"], num_labels=3, projection_dim=8, pooling="mean")).train()
+    shapes = []
+    model.get_input_embeddings().register_forward_hook(lambda module, args, output: shapes.append(output.shape))
+    model(**batch())
+    assert [len(shape) for shape in shapes] == [3, 3, 3]
+
+
 def test_a_batch_stays_whole_where_groups_would_change_something_or_save_nothing():
     assert groups_by_length(batch()) is not None
     assert groups_by_length(batch(left=True)) is None

@@ -78,6 +78,8 @@ def test_a_claim_is_judged_by_the_metric_that_the_tables_show(tmp_path):
     assert "the paper" not in shown.sentence  # which is at 0.5
     both = by_claim(finished_study(tmp_path / "both", every, metrics=("tuned_test_macro_f1", "macro_f1")))[gain]
     assert both.sentence.startswith("Seen: AAPD +10.00")
+    plain = by_claim(finished_study(tmp_path / "plain", every, metrics=("test_macro_f1",)))[gain]
+    assert plain.sentence == both.sentence
 
 
 def test_claims_compare_losses_on_the_seeds_that_they_share(tmp_path):
@@ -89,6 +91,17 @@ def test_claims_compare_losses_on_the_seeds_that_they_share(tmp_path):
     ]
     found = by_claim(finished_study(tmp_path, every))["`reg` is at least as good as `wo_reg`"]
     assert (found.holds, "AAPD +1.93" in found.sentence) == ("yes", True)
+
+
+def test_a_loss_with_few_seeds_takes_none_from_the_others(tmp_path):
+    scores = {"bce": [0.60, 0.50, 0.51, 0.50, 0.49], "reg": [0.55, 0.60, 0.61, 0.59, 0.60], "zlpr": [0.40]}
+    every = [
+        (run("aapd", loss, seed), {"test_macro_f1": score})
+        for loss, found in scores.items()
+        for seed, score in enumerate(found)
+    ]
+    found = by_claim(finished_study(tmp_path, every))["Contrastive losses gain macro-F1 over losses on logits"]
+    assert (found.holds, "AAPD +7.00 (`reg` against `bce`)" in found.sentence) == ("yes", True)
 
 
 def test_a_verdict_says_where_only_some_of_its_differences_were_tested(tmp_path):

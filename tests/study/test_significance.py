@@ -161,6 +161,7 @@ def test_a_loss_that_is_ahead_on_the_common_seeds_is_not_called_worse_for_a_seed
     methods = {"msc": Scores({0: 0.60, 1: 0.61, 2: 0.60}), "reg": Scores({0: 0.62, 1: 0.628, 2: 0.62, 3: 0.50})}
     assert methods["msc"].mean > methods["reg"].mean
     assert compare(methods, "macro_f1").winners == {"msc", "reg"}
+    assert compare(methods, "macro_f1", test="none").winners == {"msc"}
 
 
 def test_what_has_too_few_seeds_to_be_tested_is_not_called_worse():

@@ -81,7 +81,7 @@ def test_a_table_a_setting_has_the_metrics_side_by_side_as_in_the_paper(study):
     assert (full.title, small.title) == ("full, AAPD", "small, AAPD")
     metrics = ("Macro-F1 (%)", "Hamming loss")
     assert full.columns == [(metric, whose) for metric in metrics for whose in ("ours", "paper")]
-    with pytest.raises(ValueError, match="per must be 'metric' or 'setting'"):
+    with pytest.raises(ValueError, match="per must be one of metric, setting, study"):
         report_tables(study, per="corpus")
 
 
@@ -246,6 +246,7 @@ def test_a_variable_that_stood_for_several_encoders_is_noted(tmp_path):
         for loss in ("bce", "reg")
         for seed in range(2)
     ]
+    runs.append((run("aapd", "zlpr", 0, backbone="$ENCODER"), {"test_macro_f1": 0.5}))  # it was not recorded
     (table,) = report_tables(finished_study(tmp_path, runs, metrics=("macro_f1",)))
     assert "$ENCODER was not the same in all runs: encoder-0, encoder-1." in table.notes
     assert any(note.endswith("Ours: encoder-0, encoder-1.") for note in table.notes)
@@ -260,8 +261,10 @@ def test_seconds_of_another_precision_than_most_do_not_count(tmp_path):
     assert [value["value"] for value in table.values()] == ["100", "1.00"]
 
 
-def test_runs_that_did_not_measure_their_cost_have_no_table_of_it(study):
+def test_runs_that_did_not_measure_their_cost_have_no_table_of_it(study, tmp_path):
     assert cost_tables(study) == []
+    on_gpu = (run("aapd", "bce", 0), {"test_macro_f1": 0.5, "seconds.cpu": 9.0, "machine.device": "NVIDIA A100"})
+    assert cost_tables(finished_study(tmp_path / "gpu", [on_gpu])) == []
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow.compute as pc
 from datasets import ClassLabel, Dataset, DatasetDict, Image, List, Value
+from numpy.typing import NDArray
 
 from hf_mlcl.data.errors import CorpusFileError, CorpusFormatError, CorpusWarning
 from hf_mlcl.data.facts import SplitSizes
@@ -37,6 +38,8 @@ from hf_mlcl.data.splits import SEED, SPLITS, stratified_parts
 HELD_OUT = 0.1
 """Share of the training rows that becomes each split that is missing."""
 FEWEST_ROWS = 10
+EQUAL_TEXTS = 4
+"""Rows of one text that may be held out together, if they are not more than a hundredth of all."""
 NAMED_IMAGES = 10
 BAD_IMAGES_AT_MOST = 0.01
 """Share of images that cannot be used up to which the others are taken without them."""
@@ -348,13 +351,29 @@ def having(rows: Dataset, column: str) -> list[bool]:
     return list(pc.or_(*parts).to_pylist())
 
 
-def _groups(rows: Dataset) -> list[int]:
-    """A number for each row, the same for rows of the same text, in the order in which they come."""
-    if "text" not in rows.column_names or "image" in rows.column_names:
-        return list(range(len(rows)))
-    known: dict[str, int] = {}
-    groups = [known.setdefault(text, len(known)) for text in rows["text"][:]]
-    return groups if len(known) >= FEWEST_ROWS else list(range(len(rows)))  # too few to be parted
+def _stratified(rows: Dataset, labels: Sequence[Sequence[int]], parts: int, seed: int) -> NDArray[np.int64]:
+    """The part of each row: 0 for training, the others a tenth of the rows each; equal texts are in the same part.
+
+    Texts of many rows stay in training, so that the parts keep their sizes. Where most rows have such texts, rows are
+    parted one by one.
+    """
+    groups = np.arange(len(rows))
+    if "text" in rows.column_names and "image" not in rows.column_names:
+        first: dict[str, int] = {}
+        groups = np.array([first.setdefault(text, row) for row, text in enumerate(rows["text"][:])])
+    sizes = np.bincount(groups, minlength=len(rows))[groups]
+    held_out = sizes <= max(EQUAL_TEXTS, HELD_OUT * HELD_OUT * len(rows))
+    if held_out.mean() < 3 * HELD_OUT:
+        groups, held_out = np.arange(len(rows)), np.ones(len(rows), dtype=bool)
+    together: dict[int, set[int]] = {}
+    for row in np.flatnonzero(held_out).tolist():
+        together.setdefault(int(groups[row]), set()).update(labels[row])
+    share = HELD_OUT / held_out.mean()
+    fractions = [1 - share * parts, *[share] * parts]
+    of_group = dict(
+        zip(together, stratified_parts([sorted(one) for one in together.values()], fractions, seed), strict=True)
+    )
+    return np.array([of_group[int(group)] if free else 0 for group, free in zip(groups, held_out, strict=True)])
 
 
 def _notes_on_equal_texts(splits: Mapping[str, Dataset]) -> list[str]:
@@ -382,13 +401,7 @@ def cut_missing_splits(splits: Mapping[str, Dataset], seed: int = SEED) -> tuple
     if len(rows) < FEWEST_ROWS:
         raise CorpusFormatError(f"{len(rows)} training rows are too few to split; {FEWEST_ROWS} are the least.")
     labels = rows["labels"][:]
-    group_of = _groups(rows)  # so that no part is judged by texts that another has learned
-    together: list[set[int]] = [set() for _ in range(max(group_of) + 1)]
-    for group, row in zip(group_of, labels, strict=True):
-        together[group].update(row)
-    parts = stratified_parts(
-        [sorted(group) for group in together], [1 - HELD_OUT * len(missing), *[HELD_OUT] * len(missing)], seed
-    )[group_of]
+    parts = _stratified(rows, labels, len(missing), seed)
     found = dict(splits)
     for part, name in enumerate(["train", *missing]):
         found[name] = rows.select(np.flatnonzero(parts == part))

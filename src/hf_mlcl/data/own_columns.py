@@ -36,8 +36,9 @@ EMPTY_WORDS = ("", "na", "n/a", "nan", "null", "none")
 STRAYS_AT_MOST = 0.2
 """Share of other values up to which a column is taken for one of 0 and 1 with mistakes in it."""
 WRITTEN_LIST = re.compile(r"""\[\s*(['"\d-].*)?\]|[({]\s*['"].*[)}]|\(\)|\{\}|set\(\)""", re.DOTALL)
-"""A list, set or tuple of texts or numbers, as Python, JSON or numpy writes it."""
-NUMBER = re.compile(r"\s*[-+]?(\d[\d_]*\.?\d*|\.\d+|inf)(e[-+]?\d+)?\s*", re.IGNORECASE)
+"""A list, set or tuple of texts or numbers, as Python or JSON writes it; of texts, also an array of numpy."""
+NO_TEXT = re.compile(r"\s*([-+]?(\d[\d_]*\.?\d*|\.\d+|inf)(e[-+]?\d+)?|\w+://\S+)\s*", re.IGNORECASE)
+"""A number, or an address on the web."""
 
 LISTS = (List, LargeList)
 Tables = Mapping[str, Table]
@@ -99,7 +100,8 @@ def content_column(
     if not any(lengths.values()):
         raise CorpusFormatError(
             f"No column with texts or images was found among {', '.join(columns)}: a column with texts is called "
-            f"text, sentence or the like, or holds more than numbers and dates. Name it: {option('text_column')}."
+            f"text, sentence or the like, or holds more than numbers, dates and addresses (images are not fetched: "
+            f"give their files). Name it: {option('text_column')}."
         )
     return "text", max(lengths, key=lengths.__getitem__)
 
@@ -112,9 +114,9 @@ def text_beside(table: Table, columns: Sequence[str], image: str, label_columns:
 
 
 def _mean_length(values: Sequence[Any]) -> float:
-    """The mean length of texts; 0 for numbers, dates, flags and empty cells."""
+    """The mean length of texts; 0 for numbers, dates, flags, addresses and empty cells."""
     texts = [value for value in values if isinstance(value, str)]
-    if all(_flag(text) is not None or _is_empty(text) or NUMBER.fullmatch(text) for text in texts):
+    if all(_flag(text) is not None or _is_empty(text) or NO_TEXT.fullmatch(text) for text in texts):
         return 0.0
     return float(np.mean([len(text) for text in texts]))
 
@@ -414,8 +416,10 @@ def _spaces_separate(cells: Collection[str]) -> bool:
     moving = (
         bound & {word for found in spaced for word in found[:-1]} & {word for found in spaced for word in found[1:]}
     )
-    many_sets = 4 * len(words) <= len(spaced) and len({len(found) for found in spaced}) > 1
-    return len(words) < len(spaced) and (2 * len(moving) >= len(bound) or many_sets)
+    enough = len(moving) * 2 >= len(bound)
+    if len({len(found) for found in spaced}) > 1:  # sets do not all have one size, and may have one order
+        enough |= len(moving) * 3 >= len(bound) or len(words) * 4 <= len(spaced)
+    return enough and len(words) < len(spaced)
 
 
 def _makes_sets(cells: Collection[str], delimiter: str) -> bool:

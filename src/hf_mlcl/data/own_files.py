@@ -119,8 +119,9 @@ class Table:
             return True
         if not self.is_plain(name) or feature.dtype not in ("string", "large_string"):
             return isinstance(feature, Image)
-        paths = [value for value in self.head(name) if value and value.strip() and "://" not in value]  # not fetched
-        ending = sum(path.strip().lower().endswith(IMAGE_ENDINGS) for path in paths)
+        paths = [value for value in self.head(name) if value and value.strip()]
+        here = [path.strip().lower() for path in paths if "://" not in path]  # nothing is fetched
+        ending = sum(path.endswith(IMAGE_ENDINGS) for path in here)
         if ending and 2 * ending >= len(paths):
             return True
         first = next((path for path in self.image_paths(paths[:5]) if path and os.path.isfile(path)), None)

@@ -73,7 +73,8 @@ def one_lookup(embedding: nn.Module, groups: Sequence[Mapping[str, Tensor]]) -> 
         >>> [list(one.shape) for one in vectors]
         [[1, 2, 4], [2, 1, 4]]
     """
-    if not (isinstance(embedding, nn.Embedding) and embedding.weight.requires_grad and torch.is_grad_enabled()):
+    learns = isinstance(embedding, nn.Embedding) and embedding.weight.requires_grad and torch.is_grad_enabled()
+    if not learns or embedding._forward_hooks or embedding._forward_pre_hooks:  # such as noise, which is for rows
         yield
         return
     ids = [group["input_ids"] for group in groups]

@@ -86,7 +86,9 @@ def compare(
     best = max(methods, key=lambda name: sign * methods[name].mean)
     test = _possible(test, methods, metric, labels)
     p_values = {
-        name: 1.0 if sign * _gain(methods[best], scores) < 0 else _p_value(test, methods[best], scores, metric, labels)
+        name: 1.0
+        if test != "none" and sign * _gain(methods[best], scores) < 0
+        else _p_value(test, methods[best], scores, metric, labels)
         for name, scores in methods.items()
         if name != best
     }

@@ -207,6 +207,8 @@ def cost_tables(study: Study, table: pd.DataFrame | None = None, per: str = "set
     if "seconds.cpu" not in table or table["seconds.cpu"].isna().all():
         return []
     table = table[table["machine.device"].str.contains("CPU")].dropna(subset=["seconds.cpu"])
+    if table.empty:
+        return []
     kind = [name for name in ("machine.device", f"{ARGUMENT}bf16") if name in table]
     every = len(table)
     table = pd.concat(_most_alike(rows, kind) for _, rows in table.groupby(["corpus", "setting"], sort=False))
@@ -358,7 +360,8 @@ class _Builder:
             ]
         for name in (f"{USED}{path}" for path in PATHS):
             if (used := f"{ARGUMENT}{name}") in self.chosen:
-                found = self.chosen.groupby(f"{ARGUMENT}{name.removeprefix(USED)}")[used].unique()
+                known = self.chosen.dropna(subset=[used])
+                found = known.groupby(f"{ARGUMENT}{name.removeprefix(USED)}")[used].unique()
                 notes += [
                     f"{stated} was not the same in all runs: {', '.join(map(str, known))}."
                     for stated, known in found.items()

@@ -30,6 +30,8 @@ SELECT_BY = "validation_micro_f1"
 PLACE = ["corpus", "setting"]
 PAIRS = ("positive_similarity", "negative_similarity")
 LOGGED = ("step", *PAIRS)
+MOST_NAMED = 8
+"""Points beside which a name has room."""
 MOST_SIDE_BY_SIDE = 3
 """Panels of a figure; more of them go below."""
 
@@ -87,11 +89,12 @@ def draw_space(table: pd.DataFrame, select_by: str = SELECT_BY) -> Figure | None
         for number, point in enumerate(rows.sort_values("uniformity").to_dict("records")):
             style, at = styles[point["loss"]], (point["uniformity"], point["alignment"])
             axes.scatter(*at, s=60, color=style.colour, marker=style.marker, label=point["loss"])
-            axes.annotate(point["loss"], at, (6, -11 if number % 2 else 4), textcoords="offset points", fontsize=8)
+            if len(rows) <= MOST_NAMED:  # the legend has them all
+                axes.annotate(point["loss"], at, (6, -11 if number % 2 else 4), textcoords="offset points", fontsize=8)
         axes.margins(0.15)
         axes.set(xlabel="uniformity (lower is better)", ylabel="alignment (lower is better)")
     ranks = means.groupby("loss")[["alignment", "uniformity"]].mean().idxmin()
-    seen = f"{ranks['alignment']} keeps positives closest, {ranks['uniformity']} spreads rows most evenly"
+    seen = f"{ranks['alignment']} keeps positives closest,\n{ranks['uniformity']} spreads rows most evenly"
     figure.suptitle(seen, fontsize=11, x=0.01, ha="left")
     _legend(figure)
     return figure
@@ -177,6 +180,8 @@ def _seen(panels: Sequence[tuple[Any, pd.DataFrame]], metric: str) -> str:
         first, last = (np.mean([each[i] for panel in lines.values() for each in panel.values()]) for i in (0, -1))
         return f"{metric_of(metric).title}: {first:.0f} on the left, {last:.0f} on the right"
     best = {title: max(panel, key=lambda name: float(np.max(panel[name]))) for title, panel in lines.items()}
+    if len({name for panel in lines.values() for name in panel}) == 1:
+        return f"{metric_of(metric).title} of {next(iter(best.values()))}"
     if len(set(best.values())) == 1:
         return f"{next(iter(best.values()))} reaches the highest {metric_of(metric).title}"
     return f"Highest {metric_of(metric).title}: " + ", ".join(f"{name} on {title}" for title, name in best.items())

@@ -82,26 +82,30 @@ def test_a_claim_is_judged_by_the_metric_that_the_tables_show(tmp_path):
     assert plain.sentence == both.sentence
 
 
-def test_claims_compare_losses_on_the_seeds_that_they_share(tmp_path):
-    scores = {"wo_reg": [0.60, 0.61, 0.60], "reg": [0.62, 0.628, 0.62, 0.50]}
+@pytest.mark.parametrize(
+    ("scores", "claim", "seen"),
+    [
+        (
+            {"wo_reg": [0.60, 0.61, 0.60], "reg": [0.62, 0.628, 0.62, 0.50]},
+            "`reg` is at least as good as `wo_reg`",
+            "AAPD +1.93",
+        ),
+        (
+            {"bce": [0.60, 0.50, 0.51, 0.50, 0.49], "reg": [0.55, 0.60, 0.61, 0.59, 0.60], "zlpr": [0.40]},
+            "Contrastive losses gain macro-F1 over losses on logits",
+            "AAPD +7.00 (`reg` against `bce`)",
+        ),
+    ],
+    ids=["a seed more", "a third loss with few"],
+)
+def test_claims_compare_two_losses_on_the_seeds_that_they_share(tmp_path, scores, claim, seen):
     every = [
         (run("aapd", loss, seed), {"test_macro_f1": score})
         for loss, found in scores.items()
         for seed, score in enumerate(found)
     ]
-    found = by_claim(finished_study(tmp_path, every))["`reg` is at least as good as `wo_reg`"]
-    assert (found.holds, "AAPD +1.93" in found.sentence) == ("yes", True)
-
-
-def test_a_loss_with_few_seeds_takes_none_from_the_others(tmp_path):
-    scores = {"bce": [0.60, 0.50, 0.51, 0.50, 0.49], "reg": [0.55, 0.60, 0.61, 0.59, 0.60], "zlpr": [0.40]}
-    every = [
-        (run("aapd", loss, seed), {"test_macro_f1": score})
-        for loss, found in scores.items()
-        for seed, score in enumerate(found)
-    ]
-    found = by_claim(finished_study(tmp_path, every))["Contrastive losses gain macro-F1 over losses on logits"]
-    assert (found.holds, "AAPD +7.00 (`reg` against `bce`)" in found.sentence) == ("yes", True)
+    found = by_claim(finished_study(tmp_path, every))[claim]
+    assert (found.holds, seen in found.sentence) == ("yes", True)
 
 
 def test_a_verdict_says_where_only_some_of_its_differences_were_tested(tmp_path):

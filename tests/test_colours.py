@@ -59,7 +59,7 @@ def test_every_loss_of_ours_has_a_style_and_no_two_have_the_same_marker():
     assert set(LOSSES) == ours
     assert len({style.marker for style in LOSSES.values()}) == len(LOSSES)
     for name, style in LOSSES.items():
-        on_logits = name in ("bce", "focal", "asymmetric", "lsep", "zlpr", "cross_entropy")
+        on_logits = name in ("bce", "focal", "asymmetric", "lsep", "zlpr", "two_way", "cross_entropy")
         assert (style.line == DASHED) == on_logits
 
 

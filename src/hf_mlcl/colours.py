@@ -45,6 +45,7 @@ LOSSES = {
     "asymmetric": Style(GREEN, ">", DASHED, "triangle-right"),
     "focal": Style(DARK, "p", DASHED, "diamond"),
     "lsep": Style(SKY, "H", DASHED, "square"),
+    "two_way": Style(BLUE, "$\\updownarrow$", DASHED, "arrow"),
     "cross_entropy": Style(RED, "h", DASHED, "triangle"),
 }
 """Losses on logits have dashed lines."""

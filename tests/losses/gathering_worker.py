@@ -17,6 +17,7 @@ CASES = {
     "mulsupcon": {"chunk_size": 3},
     "supcon": {},
     "zlpr": {},
+    "two_way": {},
     "cross_entropy": {},
     "reg+zlpr": {"weights": [1.0, 0.5]},
     "base": {"queue": True},
@@ -51,7 +52,7 @@ def step(name: str) -> dict:
     loss = build_loss(name, gather_across_devices=True, **settings)
     own = slice(rank * ROWS // ranks, (rank + 1) * ROWS // ranks)
     embeddings, logits, prototypes = model(rows[own])
-    if name in ("zlpr", "cross_entropy"):
+    if name in ("zlpr", "two_way", "cross_entropy"):
         value = loss(logits, labels[own])
     elif "+" in name:
         value = loss(embeddings, labels[own], prototypes, logits=logits)

@@ -221,6 +221,17 @@ def zlpr(x, y):
     return total / len(x)
 
 
+def two_way(x, y, positive_temperature=4.0):
+    total = 0 * x.sum()
+    for way, labels in ((x, y.bool()), (x.T, y.bool().T)):
+        ranked = [(row, marks) for row, marks in zip(way, labels, strict=True) if marks.any()]
+        for row, marks in ranked:
+            positives = sum(torch.exp(-v / positive_temperature) for v, p in zip(row, marks, strict=True) if p)
+            negatives = sum((torch.exp(v) for v, p in zip(row, marks, strict=True) if not p), 0 * row.sum())
+            total = total + torch.log(1 + negatives * positives**positive_temperature) / len(ranked)
+    return total
+
+
 def cross_entropy(x, y):
     rows = [(row, labels) for row, labels in zip(x, y, strict=True) if labels.any()]
     total = sum((-row[labels.bool()][0] + torch.log(torch.exp(row).sum()) for row, labels in rows), 0 * x.sum())
@@ -233,5 +244,6 @@ LOGIT = {
     "asymmetric": asymmetric,
     "lsep": lsep,
     "zlpr": zlpr,
+    "two_way": two_way,
     "cross_entropy": cross_entropy,
 }

@@ -18,6 +18,8 @@ VARIANTS = [(name, {}) for name in LOGIT] + [
     ("asymmetric", {"gamma_neg": 0.5, "margin": 0.3}),
     ("asymmetric", {"gamma_neg": 1.0, "margin": 0.5}),
     ("asymmetric", {"gamma_neg": 0.0, "margin": 0.2}),
+    ("two_way", {"positive_temperature": 1.0}),
+    ("two_way", {"positive_temperature": 0.5}),
 ]
 each_variant = pytest.mark.parametrize(("name", "settings_"), VARIANTS, ids=lambda v: str(v) if v else "")
 each_loss = pytest.mark.parametrize("name", sorted(LOGIT))

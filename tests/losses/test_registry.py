@@ -22,6 +22,7 @@ STUDY = [
     "focal",
     "asymmetric",
     "lsep",
+    "two_way",
     "zlpr",
     "cross_entropy",
 ]

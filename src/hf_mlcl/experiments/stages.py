@@ -50,6 +50,9 @@ LOOK_ROWS = 2000
 """Training rows that a look fits its heads to; the best gets heads fitted to all in the end."""
 PATIENCE = 2
 """Looks without a better score after which a training stops."""
+CONFIDENCE = 0.3
+"""What a classifier starts with of the logits of its heads: these fit the training rows already, so that at their full
+size next to nothing would be left for the backbone to learn from them."""
 PACE_STEPS = 3
 """Steps that the pace of a machine is measured with."""
 
@@ -129,8 +132,8 @@ class Stages:
         assert heads is not None  # of protocol="best"
         with torch.no_grad():
             if model.classifier is not None:
-                model.classifier.weight.copy_(heads.weight)
-                model.classifier.bias.copy_(heads.bias)
+                model.classifier.weight.copy_(CONFIDENCE * heads.weight)
+                model.classifier.bias.copy_(CONFIDENCE * heads.bias)
             if prototypes != "random":
                 names = priors if prototypes == "names" else {}
                 (rows, *_), labels = features["train"]

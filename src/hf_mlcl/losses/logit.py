@@ -188,6 +188,43 @@ class ZLPRLoss(LogitLoss):
         return -F.logsigmoid(-_log_sum_exp(-logits, labels > 0)) - F.logsigmoid(-_log_sum_exp(logits, labels == 0))
 
 
+@register_loss("two_way")
+class TwoWayLoss(LogitLoss):
+    """Ranks the labels of each row, and the rows of each label: every positive above every negative, both ways.
+
+    The second way is what mean average precision and macro-F1 ask for, and gives each label of a batch the same weight,
+    however rare. It needs rows to compare: batches of 16 or more. Rows without a label, and labels without a row, are
+    only what others are ranked above.
+
+    Args:
+        positive_temperature: Above 1, all positives are raised, and not the lowest alone; at 1 each way is `lsep`.
+
+    Examples:
+        >>> round(TwoWayLoss()(torch.zeros(1, 2), torch.tensor([[1, 0]])).item(), 4)  # log 2: one label has no row
+        0.6931
+    """
+
+    formula = (
+        "log(1 + sum_neg exp(x) (sum_pos exp(-x / T))^T),  mean over the rows with a label plus mean over the labels "
+        "with a row"
+    )
+    citation = "Kobayashi (2023), Two-Way Multi-Label Loss, CVPR"
+
+    def __init__(self, positive_temperature: float = 4.0) -> None:
+        super().__init__()
+        self.positive_temperature = number("positive_temperature", positive_temperature, above=True)
+
+    def compute(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Both ways, as a single term."""
+        return (self._one_way(logits, labels > 0) + self._one_way(logits.T, labels.T > 0)).unsqueeze(0)
+
+    def _one_way(self, logits: Tensor, positive: Tensor) -> Tensor:
+        has_one, t = positive.any(1), self.positive_temperature
+        apart = _log_sum_exp(logits, ~positive) + t * _log_sum_exp(-logits / t, positive)
+        terms = torch.where(has_one, -F.logsigmoid(-apart), 0.0)
+        return terms.sum() / has_one.sum().clamp(min=1)
+
+
 @register_loss("cross_entropy")
 class CrossEntropyLoss(LogitLoss):
     """Softmax cross-entropy, for data with one label per instance.

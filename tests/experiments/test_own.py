@@ -1,6 +1,7 @@
 """Settings for data of your own follow from the data, the encoder and the machine."""
 
 import json
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -132,6 +133,14 @@ def test_models_in_the_cache_are_offered_by_name(monkeypatch):
     assert message.endswith("In the cache: someone/encoder.")
     monkeypatch.setattr(inputs, "scan_cache_dir", lambda: 1 / 0)
     assert "In the cache" not in inputs._no_backbone("nowhere", OSError("no network"))
+
+
+def test_data_of_ones_own_are_trained_with_the_loss_that_the_docs_name_until_another_is_given(tmp_path):
+    recipe = own_recipe(data_of(20), "mine", "somewhere")
+    settings = {"output_dir": str(tmp_path), "use_cpu": True}
+    assert build_experiment(recipe, settings)[1].loss == "reg+two_way"
+    assert build_experiment(recipe, {**settings, "loss": "zlpr"})[1].loss == "zlpr"
+    assert "with `reg+two_way`" in (Path(__file__).parents[2] / "docs" / "own_data.md").read_text()
 
 
 def test_label_aware_batches_take_the_place_of_batches_of_like_length(tmp_path):

@@ -93,6 +93,13 @@ def test_zlpr_is_exact_where_the_exponential_overflows(x, expected):
     assert value.item() == pytest.approx(expected)
 
 
+def test_two_way_is_lsep_of_rows_and_of_columns_at_temperature_1():
+    x, y = torch.randn(5, 4, dtype=torch.float64), torch.tensor([[1, 0, 1, 0]] * 3 + [[0, 1, 1, 0], [0, 0, 0, 0]])
+    lsep, with_label, with_row = build_loss("lsep"), y.any(1), y.any(0)
+    expected = lsep(x[with_label], y[with_label]) + lsep(x.T[with_row], y.T[with_row])
+    torch.testing.assert_close(build_loss("two_way", positive_temperature=1.0)(x, y), expected)
+
+
 def test_the_special_cases_are_bce():
     x, y = torch.randn(5, 4, dtype=torch.float64), torch.rand(5, 4) < 0.5
     expected = build_loss("bce")(x, y)

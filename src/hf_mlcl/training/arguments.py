@@ -57,7 +57,10 @@ class ContrastiveTrainingArguments(TrainingArguments):
 
     _VALID_DICT_FIELDS = [*TrainingArguments._VALID_DICT_FIELDS, "loss_kwargs"]  # noqa: RUF012
 
-    loss: str = HfArg(default=None, help="A loss by name, or several joined with +, such as reg+zlpr; reg if not set.")
+    loss: str = HfArg(
+        default=None,
+        help="A loss by name, or several joined with +; reg if not set, and reg+two_way for data of your own.",
+    )
     # As HF writes it, for its argument parser.
     loss_kwargs: dict | str | None = HfArg(default=None, help="Its hyperparameters, as JSON.")  # type: ignore[type-arg] # noqa: RUF009
     temperature: float = HfArg(default=0.1, help="Temperature of the contrastive losses.")

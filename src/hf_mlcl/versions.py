@@ -26,10 +26,21 @@ def installed_version(name: str) -> str | None:
 
 
 def processor_name() -> str:
-    """What the processor is called, where the system tells; its architecture else."""
+    """What the processor is called, where the system tells; its architecture else.
+
+    With its generation, where the system numbers it: virtual machines call processors of any generation by one name, and
+    their times cannot be compared.
+    """
     try:
         told = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     except OSError:
         told = ""
-    named = re.search(r"^model name[ \t]*:[ \t]*(\S.*?)[ \t]*$", told, re.MULTILINE)
-    return named[1] if named else platform.processor() or platform.machine()
+    name, family, model = (_told(field, told) for field in ("model name", "cpu family", "model"))
+    if not name:
+        return platform.processor() or platform.machine()
+    return f"{name}, family {family} model {model}" if family and model else name
+
+
+def _told(field: str, told: str) -> str:
+    found = re.search(rf"^{field}[ \t]*:[ \t]*(\S.*?)[ \t]*$", told, re.MULTILINE)
+    return found[1] if found else ""

@@ -28,8 +28,8 @@ def installed_version(name: str) -> str | None:
 def processor_name() -> str:
     """What the processor is called, where the system tells; its architecture else.
 
-    With its generation, where the system numbers it: virtual machines call processors of any generation by one name, and
-    their times cannot be compared.
+    With its generation, where the system numbers it: virtual machines call processors of any generation by one name,
+    and their times cannot be compared.
     """
     try:
         told = Path("/proc/cpuinfo").read_text(encoding="utf-8")

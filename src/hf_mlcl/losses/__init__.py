@@ -7,7 +7,16 @@ its own.
 from hf_mlcl.losses.balanced import MSCLoss, RegLoss, WithoutRegLoss
 from hf_mlcl.losses.contrastive import ContrastiveLoss, LossParts
 from hf_mlcl.losses.gathering import gather_rows
-from hf_mlcl.losses.logit import AsymmetricLoss, BCELoss, CrossEntropyLoss, FocalLoss, LogitLoss, LSEPLoss, ZLPRLoss
+from hf_mlcl.losses.logit import (
+    AsymmetricLoss,
+    BCELoss,
+    CrossEntropyLoss,
+    FocalLoss,
+    LogitLoss,
+    LSEPLoss,
+    TwoWayLoss,
+    ZLPRLoss,
+)
 from hf_mlcl.losses.loss import JoinedLoss, Loss, loss_terms
 from hf_mlcl.losses.queue import MomentumQueue
 from hf_mlcl.losses.registry import (
@@ -43,6 +52,7 @@ __all__ = [
     "RegLoss",
     "SupConLoss",
     "SupConRegLoss",
+    "TwoWayLoss",
     "WithoutRegLoss",
     "ZLPRLoss",
     "as_loss",

@@ -18,7 +18,7 @@ from hf_mlcl.experiments import stages as stages_module
 from hf_mlcl.experiments.anytime import Anytime
 from hf_mlcl.experiments.prediction import Predictor, training_settings
 from hf_mlcl.experiments.running import run_experiment
-from hf_mlcl.experiments.stages import BLENDS, CONFIDENCE, Stages, ranking_score, step_seconds
+from hf_mlcl.experiments.stages import BLENDS, Stages, ranking_score, step_seconds
 from hf_mlcl.experiments.verdict import side_by_side
 from hf_mlcl.files import HIDDEN_FOLDER
 from hf_mlcl.metrics import DecisionRule
@@ -108,8 +108,8 @@ def test_classifier_and_prototypes_start_at_stage_0(tmp_path):
     names = torch.eye(4, 12)
     stages = Stages(trained, rows(80), rows(60, seed=1), priors=lambda: {"{}": names})
     stage = stages.begin("names")
-    torch.testing.assert_close(trained.model.classifier.weight.data, CONFIDENCE * stage.result.best.weight)
-    torch.testing.assert_close(trained.model.classifier.bias.data, CONFIDENCE * stage.result.best.bias)
+    torch.testing.assert_close(trained.model.classifier.weight.data, 0.3 * stage.result.best.weight)
+    torch.testing.assert_close(trained.model.classifier.bias.data, 0.3 * stage.result.best.bias)
     with torch.no_grad():
         torch.testing.assert_close(trained.model.prototypes.weight.data, trained.model.projection(names))
 

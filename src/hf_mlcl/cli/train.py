@@ -47,7 +47,9 @@ def train(
     backbone_weights: Annotated[str | None, OfEncoder(help="Safetensors file for a timm architecture.")] = None,
     max_length: Annotated[int | None, OfEncoder(help="Tokens of a text to keep; from the texts if not set.")] = None,
     image_size: Annotated[int | None, OfEncoder(help="Side in pixels of the square images are resized to.")] = None,
-    loss: Annotated[str | None, OfTraining(help="A loss, or several joined with +; `reg` if not set.")] = None,
+    loss: Annotated[
+        str | None, OfTraining(help="A loss, or several joined with +; reg+two_way if not set (`small`: reg).")
+    ] = None,
     minutes: Annotated[float | None, OfTraining(help="How long it may take; from the data if not set.")] = None,
     epochs: Annotated[float | None, OfTraining(help="Training epochs; from the data if not set.")] = None,
     batch_size: Annotated[int | None, OfTraining(help="Rows per step on all devices together.")] = None,

@@ -169,6 +169,11 @@ class Anytime:
         """The best stage with its scores on test, beside those of stage 0."""
         best = self.stages.restore_best()
         result = self.frozen if best.step == 0 else self._with_test(best.result)
+        model, heads = self.trainer.model, result.best
+        if model.classifier is not None and heads is not None:  # the encoder's own logits are those of its best heads
+            with torch.no_grad():
+                model.classifier.weight.copy_(heads.weight)
+                model.classifier.bias.copy_(heads.bias)
         frozen = {f"frozen_{name}": value for name, value in self.frozen.metrics.items()}
         classifier = make_classifier(self.trainer.model, result)
         return dataclasses.replace(result, metrics=frozen | result.metrics, classifier=classifier)

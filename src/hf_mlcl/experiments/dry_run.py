@@ -44,6 +44,8 @@ ANY = {
     **_by(PAPER, "corpus size loss num_train_epochs learning_rate global_batch_size alpha"),
     **_by(AUTHORS, "beta", "the paper gives no number"),
     **_by(PAPER, "gamma_pos gamma_neg margin"),
+    **_by(OURS, "positive_temperature", "not in the study; 4 in the paper of two_way"),
+    **_by(OURS, "weights", "of the parts of a joined loss"),
     **_by(PAPER, "temperature", "0.1; a single 0.01 in its appendix is a slip"),
     **_by(PAPER, "optim lr_scheduler_type warmup_steps max_grad_norm"),
     **_by(AUTHORS, "drop_last_train_batch"),
@@ -104,7 +106,7 @@ def origins(corpus: str, modality: str) -> dict[str, Origin]:
 
 
 WIDTH = 118
-LOSS_NUMBERS = ("alpha", "beta", "gamma", "gamma_pos", "gamma_neg", "margin")
+LOSS_NUMBERS = ("alpha", "beta", "gamma", "gamma_pos", "gamma_neg", "margin", "positive_temperature")
 
 
 @dataclass(frozen=True)
@@ -231,6 +233,8 @@ def _values(experiment: ExperimentArguments, training: ContrastiveTrainingArgume
         names = hyperparameters(part)
         loss = build_loss(part, **{name: kwargs[name] for name in names if name in kwargs})
         values |= {name: getattr(loss, name) for name in names if name in LOSS_NUMBERS}
+    if len(parts := loss_names(training.loss)) > 1:
+        values["weights"] = kwargs.get("weights", [1.0] * len(parts))
     if known:
         values |= {**corpus_facts(str(experiment.corpus)).default_options(experiment.size), **options}
     values["backbone"] = experiment.backbone

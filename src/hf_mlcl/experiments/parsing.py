@@ -140,7 +140,11 @@ def build_experiment(
     # Hyperparameters of the study hold until others are named: --loss_kwargs '{"beta": 2}' leaves alpha as it is.
     for name in MAPPINGS:
         chosen[name] = {**stated.get(name, {}), **_as_dict(name, settings.get(name))}
-    folder = f"outputs/{Path(str(chosen['corpus'])).stem}{'-small' if size == 'small' else ''}-{loss}"
+    folder = f"outputs/{Path(str(chosen['corpus'])).stem}{'-small' if size == 'small' else ''}"
+    if (
+        "loss" in settings or corpus in list_corpora()
+    ):  # data of one's own have one default, corpora are for comparisons
+        folder += f"-{loss}"
     chosen.setdefault("output_dir", folder)
     _fit_to_protocol(chosen, settings)
     if chosen.get("lora_rank") is not None and "learning_rate" not in settings:  # the heads keep that of the backbone

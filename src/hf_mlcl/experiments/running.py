@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import logging
 import os
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
@@ -333,8 +334,8 @@ def _push(result: ExperimentResult, training: ContrastiveTrainingArguments) -> N
 
 
 def _repositories(training: ContrastiveTrainingArguments) -> tuple[str, str]:
-    """Of the encoder, and of the classifier."""
-    encoder = training.hub_model_id or Path(training.output_dir).name
+    """Of the encoder, and of the classifier; a folder's name without what the Hub does not take, such as ``+``."""
+    encoder = training.hub_model_id or re.sub(r"[^A-Za-z0-9._-]+", "-", Path(training.output_dir).name)
     return encoder, f"{encoder}-classifier"
 
 

@@ -2,7 +2,8 @@
 
 0. **Frozen.** Training and validation rows are encoded once by the backbone as it is, and heads are fitted: a
    classifier exists, is scored and can be saved.
-1. **Fine-tuning** starts there: the classifier from those heads, the prototypes from the labels' names or means. Now
+1. **Fine-tuning** starts there: the classifier from a part of those heads' logits, the prototypes from the labels'
+   names or means. Now
    and then heads are fitted to the features of the moment and scored on validation; training stops once nothing gets
    better.
 2. **The best** of all these on validation, stage 0 among them, is what remains; so may be a point on the way from stage
@@ -120,7 +121,7 @@ class Stages:
     _first: Stage | None = field(default=None, repr=False)
 
     def begin(self, prototypes: Literal["random", "names", "means"] = "random") -> Stage:
-        """Stage 0; the model's classifier and prototypes then start where it ended.
+        """Stage 0, from which the model's classifier, at `CONFIDENCE`, and its prototypes then start.
 
         Args:
             prototypes: Where they start: as they were drawn, at the encoded names of the labels, or at the means of

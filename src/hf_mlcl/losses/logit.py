@@ -194,10 +194,12 @@ class TwoWayLoss(LogitLoss):
 
     The second way is what mean average precision and macro-F1 ask for, and gives each label of a batch the same weight,
     however rare. It needs rows to compare: batches of 16 or more. Rows without a label, and labels without a row, are
-    only what others are ranked above.
+    only what others are ranked above. Like those of `lsep`, its logits rank and do not decide: 0 is no threshold. Tune
+    thresholds, or fit linear heads to the features, as `hf-mlcl train` does.
 
     Args:
-        positive_temperature: Above 1, all positives are raised, and not the lowest alone; at 1 each way is `lsep`.
+        positive_temperature: At least 1. At 1 each way is `lsep`, which looks at the lowest positives most; the higher,
+            the more alike all of them are raised.
 
     Examples:
         >>> round(TwoWayLoss()(torch.zeros(1, 2), torch.tensor([[1, 0]])).item(), 4)  # log 2: one label has no row
@@ -205,14 +207,16 @@ class TwoWayLoss(LogitLoss):
     """
 
     formula = (
-        "log(1 + sum_neg exp(x) (sum_pos exp(-x / T))^T),  mean over the rows with a label plus mean over the labels "
-        "with a row"
+        "log(1 + sum_neg exp(x) (sum_pos exp(-x / t))^t),  mean over the rows with a label plus mean over the labels "
+        "with a row;  t is positive_temperature"
     )
     citation = "Kobayashi (2023), Two-Way Multi-Label Loss, CVPR"
 
     def __init__(self, positive_temperature: float = 4.0) -> None:
         super().__init__()
-        self.positive_temperature = number("positive_temperature", positive_temperature, above=True)
+        self.positive_temperature = number("positive_temperature", positive_temperature)
+        if self.positive_temperature < 1:
+            raise ValueError(f"positive_temperature must be at least 1, got {positive_temperature}.")
 
     def compute(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Both ways, as a single term."""

@@ -13,7 +13,7 @@ from hf_mlcl.study.tables import Cell, ReportTable, Row
 
 LATEX_LOSSES = {"bce": "BCE", "focal": "Focal", "asymmetric": "ASY", "lsep": "LSEP", "zlpr": "ZLPR", "base": "Base"}
 LATEX_LOSSES |= {"cross_entropy": "CE", "proto": "Proto", "mulsupcon": "MulSupCon", "msc": "MSC", "reg": "REG"}
-LATEX_LOSSES |= {"wo_reg": "W/O-REG", "supcon": "SupCon", "supcon_reg": "SupConReg"}
+LATEX_LOSSES |= {"wo_reg": "W/O-REG", "supcon": "SupCon", "supcon_reg": "SupConReg", "two_way": "Two-way"}
 LATEX_SPECIAL = {character: f"\\{character}" for character in "&%$#_{}"}
 LATEX_SPECIAL |= {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
 LATEX_SPECIAL |= {"±": r"$\pm$", "<": r"$<$", ">": r"$>$"}

@@ -59,7 +59,7 @@ class ContrastiveTrainingArguments(TrainingArguments):
 
     loss: str = HfArg(
         default=None,
-        help="A loss by name, or several joined with +; reg if not set, and reg+two_way for data of your own.",
+        help="A loss by name, or several joined with +; reg if not set, as in the study.",
     )
     # As HF writes it, for its argument parser.
     loss_kwargs: dict | str | None = HfArg(default=None, help="Its hyperparameters, as JSON.")  # type: ignore[type-arg] # noqa: RUF009

@@ -102,6 +102,12 @@ def test_settings_of_losses_on_logits_are_the_papers(corpus, size):
     assert not {"temperature", "linear_epochs", "projection_dim", "alpha"} & found.keys()
 
 
+def test_hyperparameters_and_weights_of_a_joined_loss_are_shown():
+    given = {"weights": [1.0, 0.5], "positive_temperature": 2.0, "alpha": 1.0}
+    found = plan("aapd", loss="reg+two_way", loss_kwargs=given).study
+    assert {name: found[name].value for name in given} == given
+
+
 @pytest.mark.parametrize("loss", LOSSES.values())
 @pytest.mark.parametrize(("corpus", "size"), ROWS)
 def test_data_and_backbone_are_the_papers_and_what_is_not_is_said_to_be_ours(corpus, size, loss):

@@ -140,6 +140,8 @@ def test_data_of_ones_own_are_trained_with_the_loss_that_the_docs_name_until_ano
     settings = {"output_dir": str(tmp_path), "use_cpu": True}
     assert build_experiment(recipe, settings)[1].loss == "reg+two_way"
     assert build_experiment(recipe, {**settings, "loss": "zlpr"})[1].loss == "zlpr"
+    folders = [build_experiment(recipe, {"use_cpu": True, **given})[1].output_dir for given in ({}, {"loss": "zlpr"})]
+    assert folders == ["outputs/mine", "outputs/mine-zlpr"]
     assert "with `reg+two_way`" in (Path(__file__).parents[2] / "docs" / "own_data.md").read_text()
 
 

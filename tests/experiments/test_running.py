@@ -364,6 +364,15 @@ def test_push_to_hub_uploads_the_finished_encoder_and_the_classifier_once_each(t
     assert pushed["-classifier"].files["model.safetensors"] == saved
 
 
+def test_a_repository_that_is_named_by_its_folder_has_a_name_that_the_hub_takes(tmp_path):
+    folder = tmp_path / "reviews-reg+zlpr"
+    with HubServer() as server, server.here(tmp_path / "cache"):
+        run_experiment(*build(folder, push_to_hub=True, loss="reg+zlpr"), quiet=True)
+        assert {name for _, name in server.repositories} == {
+            f"{USER}/reviews-reg-zlpr{end}" for end in ("", "-classifier")
+        }
+
+
 def test_the_newest_classifier_is_found(contrastive, tmp_path):
     beside = contrastive.folder.parent / "outputs"
     assert newest_classifier(beside) == contrastive.folder / "classifier"

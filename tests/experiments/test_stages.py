@@ -11,7 +11,12 @@ import torch
 from sklearn.metrics import average_precision_score
 
 from experiments.toy import build
-from hf_mlcl import ContrastiveMultiLabelTrainer, ContrastiveTrainingArguments, MLCLModel
+from hf_mlcl import (
+    ContrastiveMultiLabelTrainer,
+    ContrastiveTrainingArguments,
+    MLCLForSequenceClassification,
+    MLCLModel,
+)
 from hf_mlcl.evaluation import LinearEvaluationConfig, fit_best_heads
 from hf_mlcl.experiments import anytime, train_classifier, verdict
 from hf_mlcl.experiments import stages as stages_module
@@ -234,6 +239,16 @@ def test_an_experiment_tells_the_frozen_encoder_beside_the_trained_one(tmp_path)
         assert 0 <= result.metrics[name] <= 1
     predicted = Predictor(tmp_path / "run")
     assert len(predicted.rule.thresholds) == len(predicted.label_names)
+
+
+@pytest.mark.parametrize("rate", [0.0, 1e-2])
+def test_the_encoder_of_a_loss_on_logits_has_the_logits_of_the_best_heads(tmp_path, rate):
+    settings = {"protocol": "best", "loss": "reg+two_way", "learning_rate": rate, "thresholds": "half"}
+    run_experiment(*build(tmp_path / "run", **settings), quiet=True)
+    encoder = MLCLModel.from_pretrained(tmp_path / "run" / "encoder")
+    heads = MLCLForSequenceClassification.from_pretrained(tmp_path / "run" / "classifier").heads
+    torch.testing.assert_close(encoder.classifier.weight, heads.weight[0])
+    torch.testing.assert_close(encoder.classifier.bias, heads.bias[0])
 
 
 def test_a_training_that_diverges_leaves_the_best_before(tmp_path, capsys):

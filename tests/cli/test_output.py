@@ -96,6 +96,7 @@ def test_the_newest_classifier_is_the_users_and_never_that_of_a_study(tmp_path, 
         (tmp_path / place / "config.json").write_text("{}")
         os.utime(tmp_path / place / "config.json", (1000 + age, 1000 + age))
     (tmp_path / "outputs" / "study" / "plan.json").write_text("{}")
+    (tmp_path / "outputs" / "older" / "plan.json").write_text("{}")  # a study of the same name as the data
     assert newest_classifier() == tmp_path.__class__("outputs/older/classifier")
     os.utime(tmp_path / "mine/classifier/config.json", (2000, 2000))
     assert newest_classifier() == tmp_path / "mine/classifier"

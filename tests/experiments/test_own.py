@@ -142,7 +142,29 @@ def test_data_of_ones_own_are_trained_with_the_loss_that_the_docs_name_until_ano
     assert build_experiment(recipe, {**settings, "loss": "zlpr"})[1].loss == "zlpr"
     folders = [build_experiment(recipe, {"use_cpu": True, **given})[1].output_dir for given in ({}, {"loss": "zlpr"})]
     assert folders == ["outputs/mine", "outputs/mine-zlpr"]
-    assert "with `reg+two_way`" in (Path(__file__).parents[2] / "docs" / "own_data.md").read_text()
+    docs = Path(__file__).parents[2] / "docs"
+    assert "with `reg+two_way`" in (docs / "own_data.md").read_text()
+    assert "| data of your own, `hf-mlcl train` | `reg+two_way`, the default |" in (docs / "choosing.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("source", "folder"),
+    [
+        (".", "here"),
+        ("./", "here"),
+        ("..", "above"),
+        ("../here/table.csv", "table"),
+        ("owner/name", "name"),
+        ("/", "data"),
+    ],
+)
+def test_results_of_data_of_ones_own_go_to_a_folder_below_outputs(source, folder, tmp_path, monkeypatch):
+    here = tmp_path / "above" / "here"
+    here.mkdir(parents=True)
+    (here / "table.csv").write_text("text,label")
+    monkeypatch.chdir(here)
+    recipe = own_recipe(data_of(20), source, "somewhere")
+    assert build_experiment(recipe, {"use_cpu": True})[1].output_dir == f"outputs/{folder}"
 
 
 def test_label_aware_batches_take_the_place_of_batches_of_like_length(tmp_path):

@@ -63,6 +63,14 @@ def test_a_loss_on_logits_brings_schedule_epochs_batch_and_checkpoint_rule(loss)
     assert training.eval_strategy.value == training.save_strategy.value == "epoch"
 
 
+@pytest.mark.parametrize(("loss", "thresholds"), [("two_way", "macro_f1"), ("lsep", "macro_f1"), ("zlpr", "half")])
+def test_logits_that_only_rank_are_cut_at_tuned_thresholds_unless_others_are_given(loss, thresholds):
+    assert parse_experiment(study_recipe("aapd"), [*CPU, "--loss", loss])[0].thresholds == thresholds
+    assert (
+        parse_experiment(study_recipe("aapd"), [*CPU, "--loss", loss, "--thresholds", "half"])[0].thresholds == "half"
+    )
+
+
 @pytest.mark.parametrize("loss", ["bce", "reg"])
 def test_with_the_best_protocol_the_stages_look_at_validation_and_the_trainer_does_not(loss):
     settings = {"loss": loss, "protocol": "best", "use_cpu": True, "output_dir": "unused"}

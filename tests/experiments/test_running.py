@@ -15,6 +15,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from huggingface_hub.utils import validate_repo_id
 from safetensors.torch import load, load_file
 from transformers import AutoModel, AutoTokenizer, Trainer, pipeline
 from transformers.utils import logging as transformers_logging
@@ -362,6 +363,13 @@ def test_push_to_hub_uploads_the_finished_encoder_and_the_classifier_once_each(t
     assert all(torch.equal(own[f"backbone.{name}"], weight) for name, weight in found.items()), "as AutoModel has it"
     saved = (result.folder / "classifier" / "model.safetensors").read_bytes()
     assert pushed["-classifier"].files["model.safetensors"] == saved
+
+
+@pytest.mark.parametrize("name", ["c++", "a+-b", "reg+zlpr", "\u6570\u636e", "v1.2", ".hidden", "a..b"])
+def test_a_folder_of_any_name_gives_repositories_that_the_hub_takes(name, tmp_path):
+    training = SimpleNamespace(hub_model_id=None, output_dir=str(tmp_path / name))
+    for repository in running._repositories(training):
+        validate_repo_id(repository)
 
 
 def test_a_repository_that_is_named_by_its_folder_has_a_name_that_the_hub_takes(tmp_path):

@@ -442,8 +442,9 @@ def test_intervals_hold_their_score_also_with_labels_that_few_rows_carry():
     assert table["trained"]["macro_f1"] == [1.0, 1.0, 1.0]
 
 
-def test_a_training_that_was_interrupted_ends_with_the_numbers_of_one_that_was_not(tmp_path, monkeypatch):
-    settings = {"protocol": "best", "thresholds": "macro_f1", "prototype_init": "names", "seed": 3}
+@pytest.mark.parametrize("loss", ["reg", "reg+two_way"])
+def test_a_training_that_was_interrupted_ends_with_the_numbers_of_one_that_was_not(loss, tmp_path, monkeypatch):
+    settings = {"protocol": "best", "thresholds": "macro_f1", "prototype_init": "names", "seed": 3, "loss": loss}
     whole = run_experiment(*build(tmp_path / "whole", **settings), quiet=True)
     with monkeypatch.context() as patch:
         patch.setattr(ContrastiveMultiLabelTrainer, "training_step", failing_at(4))

@@ -104,6 +104,11 @@ class TestDefaults:
         assert arguments(tmp_path, loss="zlpr", **chosen).metric_for_best_model == "micro_f1"
         assert arguments(tmp_path, loss="reg", **chosen).metric_for_best_model == "loss"
 
+    @pytest.mark.parametrize("loss", ["two_way", "lsep"])
+    def test_a_loss_whose_logits_have_no_threshold_chooses_it_by_map(self, loss, tmp_path):
+        assert arguments(tmp_path, loss=loss, eval_strategy="epoch").metric_for_best_model == "mAP"
+        assert arguments(tmp_path, loss=f"{loss}+zlpr", eval_strategy="epoch").metric_for_best_model == "micro_f1"
+
     @pytest.mark.parametrize(
         ("chosen", "best"),
         [

@@ -48,7 +48,10 @@ def train(
     max_length: Annotated[int | None, OfEncoder(help="Tokens of a text to keep; from the texts if not set.")] = None,
     image_size: Annotated[int | None, OfEncoder(help="Side in pixels of the square images are resized to.")] = None,
     loss: Annotated[
-        str | None, OfTraining(help="A loss, or several joined with +; reg+two_way if not set (`small`: reg).")
+        str | None,
+        OfTraining(
+            help="A loss, or several joined with +; reg+two_way if not set (small: reg; corpora: as in their recipes)."
+        ),
     ] = None,
     minutes: Annotated[float | None, OfTraining(help="How long it may take; from the data if not set.")] = None,
     epochs: Annotated[float | None, OfTraining(help="Training epochs; from the data if not set.")] = None,

@@ -177,6 +177,17 @@ def source_name(source: Source) -> str:
     return os.fspath(source) if isinstance(source, str | os.PathLike) else f"The {type(source).__name__}"
 
 
+def folder_name(source: str) -> str:
+    """What a folder for results of data is called: as their file or folder, or their repository without its owner.
+
+    Examples:
+        >>> folder_name("tables/reviews.csv"), folder_name("owner/reviews")
+        ('reviews', 'reviews')
+    """
+    path = Path(source).expanduser()
+    return (path.resolve() if path.exists() else path).stem or "data"  # . and .. have a name of their own
+
+
 def read_tables(source: Source) -> dict[str, Table]:
     """The rows of each split under its usual name."""
     if not isinstance(source, str | os.PathLike):

@@ -21,7 +21,7 @@ from hf_mlcl.experiments.inputs import Inputs, training_steps
 from hf_mlcl.experiments.output_folder import OutputFolder
 from hf_mlcl.experiments.parsing import linear_config
 from hf_mlcl.experiments.results import METRICS_FILE
-from hf_mlcl.experiments.stages import BLENDS, LOOK_ROWS, LOOKS, Stage, Stages, first_says, step_seconds
+from hf_mlcl.experiments.stages import BLENDS, LOOK_ROWS, LOOKS, Stage, Stages, first_says, step_seconds, take_heads
 from hf_mlcl.models.modeling import TEXT_INPUTS
 from hf_mlcl.training import ContrastiveMultiLabelTrainer
 from hf_mlcl.training.batches import evenly
@@ -169,11 +169,8 @@ class Anytime:
         """The best stage with its scores on test, beside those of stage 0."""
         best = self.stages.restore_best()
         result = self.frozen if best.step == 0 else self._with_test(best.result)
-        model, heads = self.trainer.model, result.best
-        if model.classifier is not None and heads is not None:  # the encoder's own logits are those of its best heads
-            with torch.no_grad():
-                model.classifier.weight.copy_(heads.weight)
-                model.classifier.bias.copy_(heads.bias)
+        heads: Any = result.best
+        take_heads(self.trainer.model, heads)  # the encoder's own logits are those of its best heads
         frozen = {f"frozen_{name}": value for name, value in self.frozen.metrics.items()}
         classifier = make_classifier(self.trainer.model, result)
         return dataclasses.replace(result, metrics=frozen | result.metrics, classifier=classifier)

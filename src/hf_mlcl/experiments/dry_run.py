@@ -234,7 +234,7 @@ def _values(experiment: ExperimentArguments, training: ContrastiveTrainingArgume
         loss = build_loss(part, **{name: kwargs[name] for name in names if name in kwargs})
         values |= {name: getattr(loss, name) for name in names if name in LOSS_NUMBERS}
     if len(parts := loss_names(training.loss)) > 1:
-        values["weights"] = kwargs.get("weights", [1.0] * len(parts))
+        values["weights"] = kwargs.get("weights") or [1.0] * len(parts)
     if known:
         values |= {**corpus_facts(str(experiment.corpus)).default_options(experiment.size), **options}
     values["backbone"] = experiment.backbone
@@ -256,6 +256,8 @@ def _origin(name: str, value: Any, study: Mapping[str, Origin], recipe: Recipe, 
         return Origin(study[name].who, "not used: per_device_train_batch_size goes before it")
     if name in ("learning_rate", "head_learning_rate") and settings.get("lora_rank") is not None:
         return Origin(OURS, "of an adapter; the heads keep the backbone's" if name == "learning_rate" else "")
+    if (name, value) in (("thresholds", "macro_f1"), ("metric_for_best_model", "mAP")):
+        return Origin(OURS, "" if name in recipe.settings else "logits of this loss rank and have no threshold")
     if name in study:
         return study[name]
     theirs = TrainingArguments.__dataclass_fields__.get(name)

@@ -21,6 +21,7 @@ from transformers.hf_argparser import string_to_bool
 from transformers.trainer_utils import HubStrategy
 from transformers.utils import is_torch_xla_available
 
+from hf_mlcl.data.own_files import folder_name
 from hf_mlcl.data.registry import corpus_facts, list_corpora
 from hf_mlcl.errors import unknown_name
 from hf_mlcl.evaluation.config import LinearEvaluationConfig
@@ -28,7 +29,7 @@ from hf_mlcl.experiments.arguments import OF_PROTOCOL, SMALL_BACKBONE, Experimen
 from hf_mlcl.experiments.inputs import OWN_DATA, corpus_options
 from hf_mlcl.experiments.recipe import Recipe
 from hf_mlcl.experiments.settings_file import accepts, hint_name, known_arguments, read_settings
-from hf_mlcl.losses import loss_kinds, on_logits_only
+from hf_mlcl.losses import loss_kinds, on_logits_only, ranks_only
 from hf_mlcl.training import ContrastiveTrainingArguments
 
 logger = logging.getLogger(__name__)
@@ -140,10 +141,8 @@ def build_experiment(
     # Hyperparameters of the study hold until others are named: --loss_kwargs '{"beta": 2}' leaves alpha as it is.
     for name in MAPPINGS:
         chosen[name] = {**stated.get(name, {}), **_as_dict(name, settings.get(name))}
-    folder = f"outputs/{Path(str(chosen['corpus'])).stem}{'-small' if size == 'small' else ''}"
-    if (
-        "loss" in settings or corpus in list_corpora()
-    ):  # data of one's own have one default, corpora are for comparisons
+    folder = f"outputs/{folder_name(str(chosen['corpus']))}{'-small' if size == 'small' else ''}"
+    if "loss" in settings or corpus in list_corpora():  # where losses may be compared, each has a folder
         folder += f"-{loss}"
     chosen.setdefault("output_dir", folder)
     _fit_to_protocol(chosen, settings)
@@ -262,6 +261,8 @@ def _fit_to_protocol(chosen: dict[str, Any], given: Mapping[str, Any]) -> None:
         chosen["load_best_model_at_end"] = False  # the stages choose among their own looks
         if given.get("eval_strategy") is None:
             chosen.pop("eval_strategy", None)
+    elif on_logits_only(chosen["loss"]) and ranks_only(chosen["loss"]) and not chosen.get("single_label"):
+        chosen.setdefault("thresholds", "macro_f1")
     if given.get("minutes") is not None and given.get("num_train_epochs") is not None:
         raise ValueError("minutes and num_train_epochs both say how long to train. Give one of them.")
 

@@ -35,7 +35,7 @@ from hf_mlcl.models.loading import (
 )
 from hf_mlcl.models.pipelines import probabilities_of
 
-PLAN_FILE = "plan.json"
+PLAN_FILE, RUNS_FOLDER = "plan.json", "runs"
 """In the folder of a study."""
 
 
@@ -224,9 +224,13 @@ def newest_classifier(folder: str | os.PathLike[str] = "outputs") -> Path | None
     """The classifier that was saved last anywhere below a folder, or right beside it; never that of a study's run."""
     inner = f"{CLASSIFIER_FOLDER}/config.json"
     every = itertools.chain(Path(folder).glob(f"**/{inner}"), Path(folder).absolute().parent.glob(f"*/{inner}"))
-    found = [path for path in every if path.is_file() and not any((up / PLAN_FILE).exists() for up in path.parents)]
+    found = [path for path in every if path.is_file() and not _is_of_study(path)]
     newest = max(found, key=lambda path: path.stat().st_mtime, default=None)
     return None if newest is None else newest.parent
+
+
+def _is_of_study(path: Path) -> bool:
+    return any(up.name == RUNS_FOLDER and (up.parent / PLAN_FILE).exists() for up in path.parents)
 
 
 def training_result(model: str | os.PathLike[str]) -> ExperimentResult | None:

@@ -22,6 +22,7 @@ from transformers import set_seed
 from hf_mlcl import ContrastiveMultiLabelTrainer
 from hf_mlcl.data.labels import label_counts
 from hf_mlcl.data.own import data_fingerprint
+from hf_mlcl.data.own_files import folder_name
 from hf_mlcl.data.registry import list_corpora
 from hf_mlcl.evaluation import LinearEvaluationResult, space_quality
 from hf_mlcl.experiments.anytime import BEST_FILE, UNIFORMITY_ROWS, Anytime
@@ -335,7 +336,8 @@ def _push(result: ExperimentResult, training: ContrastiveTrainingArguments) -> N
 
 def _repositories(training: ContrastiveTrainingArguments) -> tuple[str, str]:
     """Of the encoder, and of the classifier; a folder's name without what the Hub does not take, such as ``+``."""
-    encoder = training.hub_model_id or re.sub(r"[^A-Za-z0-9._-]+", "-", Path(training.output_dir).name)
+    allowed = re.sub(r"[^A-Za-z0-9._]+|\.\.+", "-", Path(training.output_dir).resolve().name).strip("-.")
+    encoder = training.hub_model_id or allowed or "model"
     return encoder, f"{encoder}-classifier"
 
 
@@ -392,7 +394,7 @@ def _write_extras(
 
     def gather_report() -> ModelReport:
         corpus = str(experiment.corpus)
-        name = Path(corpus).stem if Path(corpus).exists() else corpus
+        name = folder_name(corpus) if Path(corpus).exists() else corpus
         return training_report(
             trainer,
             evaluation=None if experiment.single_label else scores_of(evaluated),

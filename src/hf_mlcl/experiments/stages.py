@@ -3,9 +3,8 @@
 0. **Frozen.** Training and validation rows are encoded once by the backbone as it is, and heads are fitted: a
    classifier exists, is scored and can be saved.
 1. **Fine-tuning** starts there: the classifier from a part of those heads' logits, the prototypes from the labels'
-   names or means. Now
-   and then heads are fitted to the features of the moment and scored on validation; training stops once nothing gets
-   better.
+   names or means. Now and then heads are fitted to the features of the moment and scored on validation; training stops
+   once nothing gets better.
 2. **The best** of all these on validation, stage 0 among them, is what remains; so may be a point on the way from stage
    0 to it, since weights between the two often do better on new rows than either (WiSE-FT, Wortsman et al. 2022).
 
@@ -31,8 +30,10 @@ from transformers import TrainerCallback
 
 from hf_mlcl.data.text import row_lengths
 from hf_mlcl.evaluation import LinearEvaluationConfig, LinearEvaluationResult
+from hf_mlcl.evaluation.best import BestHeads
 from hf_mlcl.files import whole_file
 from hf_mlcl.metrics import average_precision
+from hf_mlcl.models import MLCLModel
 from hf_mlcl.models.adapter_files import load_trained_state, trained_state
 from hf_mlcl.training import ContrastiveMultiLabelTrainer
 from hf_mlcl.training.batches import evenly
@@ -86,6 +87,14 @@ class Stage:
     result: LinearEvaluationResult = field(default=None, repr=False)  # type: ignore[assignment]
 
 
+def take_heads(model: MLCLModel, heads: BestHeads, confidence: float = 1.0) -> None:
+    """Give the model's own classifier, if it has one, the logits of heads, or a part of them."""
+    if model.classifier is not None:
+        with torch.no_grad():
+            model.classifier.weight.copy_(confidence * heads.weight)
+            model.classifier.bias.copy_(confidence * heads.bias)
+
+
 @dataclass
 class Stages:
     """Goes through the stages with a trainer.
@@ -131,10 +140,8 @@ class Stages:
         stage, features = self._look(self.train, priors, self.cache_dir)
         model, heads = self.trainer.model, stage.result.best
         assert heads is not None  # of protocol="best"
+        take_heads(model, heads, CONFIDENCE)
         with torch.no_grad():
-            if model.classifier is not None:
-                model.classifier.weight.copy_(CONFIDENCE * heads.weight)
-                model.classifier.bias.copy_(CONFIDENCE * heads.bias)
             if prototypes != "random":
                 names = priors if prototypes == "names" else {}
                 (rows, *_), labels = features["train"]

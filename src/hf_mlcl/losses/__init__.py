@@ -29,6 +29,7 @@ from hf_mlcl.losses.registry import (
     loss_name,
     loss_names,
     on_logits_only,
+    ranks_only,
     register_loss,
 )
 from hf_mlcl.losses.simple import BaseLoss, MulSupConLoss, ProtoLoss, SupConLoss, SupConRegLoss
@@ -66,5 +67,6 @@ __all__ = [
     "loss_names",
     "loss_terms",
     "on_logits_only",
+    "ranks_only",
     "register_loss",
 ]

@@ -160,6 +160,7 @@ class LSEPLoss(LogitLoss):
         0.6931
     """
 
+    ranks_only = True
     formula = "log(1 + sum_(neg, pos) exp(x_neg - x_pos)),  mean over the batch"
     citation = "Li, Song, Luo (2017), Improving Pairwise Ranking for Multi-label Image Classification, CVPR"
 
@@ -206,6 +207,7 @@ class TwoWayLoss(LogitLoss):
         0.6931
     """
 
+    ranks_only = True
     formula = (
         "log(1 + sum_neg exp(x) (sum_pos exp(-x / t))^t),  mean over the rows with a label plus mean over the labels "
         "with a row;  t is positive_temperature"

@@ -20,6 +20,7 @@ class Loss(nn.Module):
     Attributes:
         kind: ``"contrastive"`` (takes embeddings), ``"logit"`` (takes logits) or ``"joined"`` (takes both).
         uses_prototypes: Whether it compares with the labels' prototypes.
+        ranks_only: Whether its logits rank without deciding: 0 is no threshold of theirs.
         formula: What it computes, in one line of plain text.
         citation: Where it comes from.
         gather_across_devices: Whether the batch is that of all ranks; see `build_loss`.
@@ -27,6 +28,7 @@ class Loss(nn.Module):
 
     kind: str
     uses_prototypes: bool = False
+    ranks_only: bool = False
     formula: ClassVar[str] = ""
     citation: ClassVar[str] = ""
     gather_across_devices = False

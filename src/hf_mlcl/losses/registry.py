@@ -55,7 +55,7 @@ def register_loss(name: str) -> Callable[[LossClass], LossClass]:
 
 
 def _described(loss: Any, function: str, arguments: list[str]) -> Any:
-    """A class or instance with `kind` and `uses_prototypes`; the name of its first argument tells what it lacks."""
+    """A class or instance with `kind`, which the name of its first argument tells, `uses_prototypes`, `ranks_only`."""
     if not hasattr(loss, "kind"):
         kind = {"embeddings": "contrastive", "logits": "logit"}.get(arguments[0]) if arguments else None
         if kind is None or (kind == "contrastive" and len(arguments) < 3):
@@ -66,6 +66,8 @@ def _described(loss: Any, function: str, arguments: list[str]) -> Any:
         loss.kind = kind
     if not hasattr(loss, "uses_prototypes"):
         loss.uses_prototypes = loss.kind == "contrastive"
+    if not hasattr(loss, "ranks_only"):
+        loss.ranks_only = False
     return loss
 
 
@@ -182,11 +184,27 @@ def build_loss(
 
 def loss_kinds(loss: str | nn.Module) -> set[str]:
     """The kinds of a loss and of the parts of a joined one: ``"contrastive"``, ``"logit"``."""
-    if isinstance(loss, str):
-        return {getattr(loss_class(part), "kind") for part in loss_names(loss)}  # noqa: B009 - `register_loss` adds it
-    return {term.loss.kind for term in loss_terms(loss)}
+    return {part.kind for part in _parts(loss)}
 
 
 def on_logits_only(loss: str | nn.Module) -> bool:
     """Whether only losses on logits take part, so that the study's protocol for them holds."""
     return loss_kinds(loss) == {"logit"}
+
+
+def ranks_only(loss: str | nn.Module) -> bool:
+    """Whether its logits rank without deciding, so that mAP judges them, and thresholds must be tuned.
+
+    Examples:
+        >>> ranks_only("lsep"), ranks_only("lsep+zlpr"), ranks_only("reg")
+        (True, False, False)
+    """
+    of_logits = [part.ranks_only for part in _parts(loss) if part.kind == "logit"]
+    return bool(of_logits) and all(of_logits)
+
+
+def _parts(loss: str | nn.Module) -> list[Any]:
+    """The losses that are joined, as classes where they are names."""
+    if isinstance(loss, str):
+        return [loss_class(name) for name in loss_names(loss)]
+    return [term.loss for term in loss_terms(loss)]

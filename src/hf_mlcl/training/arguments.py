@@ -13,7 +13,7 @@ from torch import nn
 from transformers import SchedulerType, TrainingArguments
 from transformers.hf_argparser import HfArg
 
-from hf_mlcl.losses import build_loss, hyperparameters, loss_name, on_logits_only
+from hf_mlcl.losses import build_loss, hyperparameters, loss_name, on_logits_only, ranks_only
 
 
 @dataclass(repr=False)  # HF's own repr leaves out tokens
@@ -25,7 +25,7 @@ class ContrastiveTrainingArguments(TrainingArguments):
     - ``lr_scheduler_type``: ``cosine`` where a contrastive loss takes part, ``linear`` for losses on logits
     - ``warmup_steps`` 0.05, that is 5 % of the steps; ``weight_decay`` 0.01, none on biases and normalisation
     - ``load_best_model_at_end``: for losses on logits that these arguments name and that are evaluated while training,
-      by micro-F1; contrastive training keeps the last checkpoint
+      by micro-F1 (by mAP, if they only rank); contrastive training keeps the last checkpoint
 
     Args:
         loss: Name of a loss, or several joined with ``+``; ``"reg"`` if neither this nor the trainer's `loss` is given.
@@ -57,10 +57,7 @@ class ContrastiveTrainingArguments(TrainingArguments):
 
     _VALID_DICT_FIELDS = [*TrainingArguments._VALID_DICT_FIELDS, "loss_kwargs"]  # noqa: RUF012
 
-    loss: str = HfArg(
-        default=None,
-        help="A loss by name, or several joined with +; reg if not set, as in the study.",
-    )
+    loss: str = HfArg(default=None, help="A loss by name, or several joined with +; reg if not set, as in the study.")
     # As HF writes it, for its argument parser.
     loss_kwargs: dict | str | None = HfArg(default=None, help="Its hyperparameters, as JSON.")  # type: ignore[type-arg] # noqa: RUF009
     temperature: float = HfArg(default=0.1, help="Temperature of the contrastive losses.")
@@ -83,9 +80,9 @@ class ContrastiveTrainingArguments(TrainingArguments):
     lr_scheduler_type: str | None = HfArg(default=None, help="cosine (contrastive) or linear (logits) if not set.")
     warmup_steps: float = HfArg(default=0.05, help="Steps of warm-up, or their share if below 1.")
     weight_decay: float = HfArg(default=0.01, help="Not on biases and normalisation.")
-    metric_for_best_model: str | None = HfArg(default=None, help="micro_f1 for logits if not set.")
+    metric_for_best_model: str | None = HfArg(default=None, help="micro_f1 or mAP for logits if not set.")
     label_names: list[str] | None = HfArg(default=None, help="Key of the labels in a batch: `labels`.")  # noqa: RUF009
-    load_best_model_at_end: bool | None = HfArg(default=None, help="By micro-F1 for logits if not set.")
+    load_best_model_at_end: bool | None = HfArg(default=None, help="By that metric for logits if not set.")
 
     def __post_init__(self) -> None:
         """Fill in what was not given, then let HF check everything."""
@@ -146,7 +143,7 @@ class ContrastiveTrainingArguments(TrainingArguments):
             )
 
     def _choose_best_checkpoint(self) -> None:
-        """For losses on logits: keep the best checkpoint by micro-F1, where the user's own settings let it be told."""
+        """For losses on logits: keep the best checkpoint, where the user's own settings let it be told."""
         logits = on_logits_only(self.loss)
         strategies = (getattr(self, name) for name in ("eval_strategy", "save_strategy"))
         evaluation, saving = (str(getattr(one, "value", one)) for one in strategies)  # still words, or HF's enumeration
@@ -165,7 +162,7 @@ class ContrastiveTrainingArguments(TrainingArguments):
                     stacklevel=4,
                 )
         if self.load_best_model_at_end and self.metric_for_best_model is None and logits:
-            self.metric_for_best_model = "micro_f1"
+            self.metric_for_best_model = "mAP" if ranks_only(self.loss) else "micro_f1"
 
     def _saves_what_it_scores(self, evaluation: str, saving: str) -> bool:
         """What HF asks for where the best checkpoint is to be kept."""

@@ -114,6 +114,26 @@ def test_a_verdict_says_where_only_some_of_its_differences_were_tested(tmp_path)
     assert found["`reg` is at least as good as `wo_reg`"].sure.endswith("over seeds, 1 of 2 tested")
 
 
+def test_a_studys_own_claims_are_judged_by_the_tables_metric_place_by_place_with_a_paired_test(tmp_path):
+    drawn = np.random.default_rng(1).normal(scale=0.01, size=(2, 2, 3))
+    scores = {"reg+zlpr": 0.56, "zlpr": 0.50}
+    every = [
+        (run(corpus, loss, seed), {"test_mAP": score + drawn[i, j, seed]})
+        for i, corpus in enumerate(("aapd", "mine.csv"))
+        for j, (loss, score) in enumerate(scores.items())
+        for seed in range(3)
+    ]
+    claim = {"text": "Joined is better", "metric": "mAP", "better": ["reg+zlpr"], "worse": ["zlpr"]}
+    absent = {**claim, "text": "Not run", "worse": ["bce"]}
+    study = finished_study(tmp_path, every, metrics=("mAP",), claims=(claim, absent))
+    (found,) = verdicts(study, study_table(study))
+    assert found.holds == "yes"
+    for i, told in enumerate(found.sentence.removeprefix("Seen: ").removesuffix(".").split("; ")):
+        joined, alone = (score + drawn[i, j] for j, score in enumerate(scores.values()))
+        gain, p = 100 * (joined - alone).mean(), ttest_rel(joined, alone).pvalue
+        assert told.endswith(f" {gain:+.2f} (`reg+zlpr` against `zlpr`), p = {p:.2g}")
+
+
 def test_data_of_ones_own_that_are_called_as_a_corpus_are_not_what_the_paper_speaks_of(tmp_path):
     mine = [(dataclasses.replace(one, corpus="aapd"), scores) for one, scores in runs("mine.csv")]
     assert by_claim(finished_study(tmp_path, mine)) == {}

@@ -257,6 +257,20 @@ def test_changes_reach_every_place_of_the_file(write):
         ("corpora: [toy_text]\nlosses: [reg]\ndefaults: {evaluation: direct}", "evaluation='direct' needs a loss on"),
         ("corpora: [toy_text]\nlosses: [bce]\ndefaults: {optim: adamx}", "adamx"),
         ("corpora: [toy_text]\nlosses: [bce]\nreport: {level: 5}", "must lie between 0 and 1"),
+        (
+            "corpora: [toy_text]\nlosses: [bce]\nreport: {claims: [{text: t, metric: mAP, better: [bce]}]}",
+            "must have text, metric, better, worse; worse is missing",
+        ),
+        (
+            "corpora: [toy_text]\nlosses: [bce]\n"
+            "report: {claims: [{text: t, metric: mAP, better: [bce], worse: [bec]}]}",
+            "no metric of the report 'mAP'",
+        ),
+        (
+            "corpora: [toy_text]\nlosses: [bce]\n"
+            "report: {metrics: [mAP], claims: [{text: t, metric: mAP, better: [bce], worse: [bec]}]}",
+            "no loss 'bec'. Known, nearest first: bce",
+        ),
         ("corpora: [toy_text]\nlosses: [bce]\ncorpora: [toy_images]", "stands here a second time"),
         ("corpora: [toy_text", "not valid YAML"),
         ("- corpora", "must be a mapping with the keys"),

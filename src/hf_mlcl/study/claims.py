@@ -18,7 +18,10 @@ LOGIT = ("bce", "asymmetric", "zlpr", "focal", "lsep")
 
 
 class Claim(NamedTuple):
-    """One side is said to be better than the other in a metric: of each the best of these losses."""
+    """One side is said to be better than the other in a metric: of each the best of these losses.
+
+    Beside the paper's, a study's file may have claims of its own: `ReportOptions.claims`.
+    """
 
     text: str
     metric: str
@@ -61,7 +64,10 @@ def verdicts(study: Study, table: pd.DataFrame) -> list[Verdict]:
         plain = plain[own.astype(str) == plain[name].astype(str)]
     compared = pair_comparison(study, plain)
     found = [verdict for claim in CLAIMS if (verdict := _verdict(claim, plain, compared, study.report.metrics))]
-    return found + _little_data(plain) + _prr(plain)
+    found += _little_data(plain) + _prr(plain)
+    compared = pair_comparison(study, chosen)
+    own = (_verdict(Claim(**claim), chosen, compared, study.report.metrics) for claim in study.report.claims)
+    return [*filter(None, own), *found]
 
 
 def _verdict(
@@ -96,9 +102,16 @@ def _verdict(
         texts.append(text)
     if not texts:
         return None
+    if len(texts) > 1:
+        texts = [_with_p(text, one) for text, one in zip(texts, tests, strict=True)]
     if name != plain_metric:
         texts[0] = f"{metric.title.removesuffix(' (%)')}: {texts[0]}"
     return _told(claim.text, sum(gain >= 0 for gain in gains), texts, _sureness(tests))
+
+
+def _with_p(text: str, test: Comparison) -> str:
+    p = next(iter(test.p_values.values()), float("nan"))
+    return f"{text}, p = {p:.2g}" if p == p else text
 
 
 def _told(claim: str, right: int, texts: Sequence[str], sure: str) -> Verdict:

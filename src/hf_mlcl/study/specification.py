@@ -46,6 +46,8 @@ LOWER_IS_BETTER = ("hamming_loss", "alignment", "uniformity")
 """What the names of such metrics end in."""
 CHOOSING_METRICS = tuple(name for name in RUN_METRICS if name.startswith(("validation_", "direct_validation_")))
 """Those that may choose among searched values: test rows decide nothing."""
+CLAIM = {"text": str, "metric": str, "better": list[str], "worse": list[str]}
+"""What a claim of a report says."""
 RESERVED = {
     "when": "it is for `overrides`",
     "skip": "it is for `overrides`",
@@ -116,12 +118,15 @@ class ReportOptions:
         select_by: Among the searched values, those with the best mean of this metric over seeds are reported.
         test: Paired over ``"seeds"`` or over test ``"examples"``; ``"auto"`` chooses, see `hf_mlcl.study.significance`.
         level: Of significance.
+        claims: Sentences to judge beside the paper's, each with ``text``, ``metric`` (one of `metrics`) and the names
+            of losses, ``better`` and ``worse``: the best of these is compared with the best of those.
     """
 
     metrics: Sequence[str] = ("micro_f1", "macro_f1", "hamming_loss")
     select_by: str = "validation_micro_f1"
     test: Literal["auto", "seeds", "examples", "none"] = "auto"
     level: float = 0.05
+    claims: Sequence[Mapping[str, Any]] = ()
 
 
 @dataclass(frozen=True)
@@ -247,17 +252,31 @@ class _Reader:
 
     def _report(self) -> ReportOptions:
         given = self._top("report", dict, {})
-        hints = {**typing.get_type_hints(ReportOptions), "metrics": list[str]}
+        hints = {**typing.get_type_hints(ReportOptions), "metrics": list[str], "claims": list[dict[str, Any]]}
         for key, value in given.items():
             self.check_name("report", key, list(hints))
             self.check_type(f"report.{key}", value, hints[key])
         options = ReportOptions(**given)
         for metric in options.metrics:
             self.check_name("report.metrics", metric, (*SCORES, *RUN_METRICS), what="metric")
+        for claim in options.claims:
+            self._check_claim(claim, options.metrics)
         self.check_name("report.select_by", options.select_by, CHOOSING_METRICS, what="metric of validation")
         if not 0 < options.level < 1:
             raise self.error("report.level", f"must lie between 0 and 1, such as 0.05; it is {options.level!r}.")
         return dataclasses.replace(options, metrics=tuple(options.metrics))
+
+    def _check_claim(self, claim: Mapping[str, Any], metrics: Sequence[str]) -> None:
+        where = "report.claims"
+        for key in claim:
+            self.check_name(where, key, list(CLAIM))
+        for key, hint in CLAIM.items():
+            if not claim.get(key):
+                raise self.error(where, f"every claim must have {', '.join(CLAIM)}; {key} is missing from {claim!r}.")
+            self.check_type(f"{where}.{key}", claim[key], hint)
+        self.check_name(f"{where}.metric", claim["metric"], metrics, what="metric of the report")
+        for loss in (*claim["better"], *claim["worse"]):  # of the file, also where a change leaves it out
+            self.check_name(where, loss, [*self.declared["losses"], *(self.document.get("losses") or ())], what="loss")
 
     def runs(self) -> list[Run]:
         from hf_mlcl.data import list_corpora

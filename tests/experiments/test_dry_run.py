@@ -102,6 +102,18 @@ def test_settings_of_losses_on_logits_are_the_papers(corpus, size):
     assert not {"temperature", "linear_epochs", "projection_dim", "alpha"} & found.keys()
 
 
+@pytest.mark.parametrize(
+    ("given", "note"),
+    [
+        ({"loss": "two_way"}, "logits of this loss rank and have no threshold"),
+        ({"loss": "zlpr", "protocol": "best"}, ""),
+    ],
+)
+def test_tuned_thresholds_are_ours_and_the_reason_is_told(given, note):
+    found = plan("aapd", **given).study["thresholds"]
+    assert (found.value, found.origin, found.note) == ("macro_f1", "ours", note)
+
+
 def test_hyperparameters_and_weights_of_a_joined_loss_are_shown():
     given = {"weights": [1.0, 0.5], "positive_temperature": 2.0, "alpha": 1.0}
     found = plan("aapd", loss="reg+two_way", loss_kwargs=given).study

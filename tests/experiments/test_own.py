@@ -154,6 +154,7 @@ def test_data_of_ones_own_are_trained_with_the_loss_that_the_docs_name_until_ano
         ("./", "here"),
         ("..", "above"),
         ("../here/table.csv", "table"),
+        ("linked.csv", "linked"),
         ("owner/name", "name"),
         ("/", "data"),
     ],
@@ -162,6 +163,7 @@ def test_results_of_data_of_ones_own_go_to_a_folder_below_outputs(source, folder
     here = tmp_path / "above" / "here"
     here.mkdir(parents=True)
     (here / "table.csv").write_text("text,label")
+    (here / "linked.csv").symlink_to(here / "table.csv")
     monkeypatch.chdir(here)
     recipe = own_recipe(data_of(20), source, "somewhere")
     assert build_experiment(recipe, {"use_cpu": True})[1].output_dir == f"outputs/{folder}"

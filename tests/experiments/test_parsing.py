@@ -63,12 +63,21 @@ def test_a_loss_on_logits_brings_schedule_epochs_batch_and_checkpoint_rule(loss)
     assert training.eval_strategy.value == training.save_strategy.value == "epoch"
 
 
-@pytest.mark.parametrize(("loss", "thresholds"), [("two_way", "macro_f1"), ("lsep", "macro_f1"), ("zlpr", "half")])
-def test_logits_that_only_rank_are_cut_at_tuned_thresholds_unless_others_are_given(loss, thresholds):
-    assert parse_experiment(study_recipe("aapd"), [*CPU, "--loss", loss])[0].thresholds == thresholds
-    assert (
-        parse_experiment(study_recipe("aapd"), [*CPU, "--loss", loss, "--thresholds", "half"])[0].thresholds == "half"
-    )
+@pytest.mark.parametrize(
+    ("given", "thresholds"),
+    [
+        ({"loss": "two_way"}, "macro_f1"),
+        ({"loss": "lsep"}, "macro_f1"),
+        ({"loss": "reg+two_way", "evaluation": "direct"}, "macro_f1"),
+        ({"loss": "two_way", "thresholds": "half"}, "half"),
+        ({"loss": "two_way", "evaluation": "linear"}, "half"),  # fitted heads decide
+        ({"loss": "reg+two_way"}, "half"),
+        ({"loss": "zlpr"}, "half"),
+    ],
+)
+def test_logits_that_decide_without_a_threshold_of_their_own_get_tuned_ones(given, thresholds):
+    experiment, _ = build_experiment(study_recipe("aapd"), {**given, "use_cpu": True, "output_dir": "unused"})
+    assert experiment.thresholds == thresholds
 
 
 @pytest.mark.parametrize("loss", ["bce", "reg"])

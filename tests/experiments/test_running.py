@@ -196,6 +196,8 @@ def test_the_same_seed_gives_the_same_numbers_and_another_seed_others(contrastiv
 def test_a_joined_loss_is_judged_linearly_and_its_own_logits_are_reported_beside(tmp_path):
     metrics = run(tmp_path / "joined", loss="reg+zlpr").metrics
     assert {"test_macro_f1", "direct_test_macro_f1", "prr"} <= metrics.keys()
+    metrics = run(tmp_path / "ranking", loss="reg+two_way").metrics
+    assert {name for name in metrics if name.startswith("direct_")} == {"direct_validation_mAP", "direct_test_mAP"}
 
 
 def test_small_logits_are_not_taken_for_probabilities(tmp_path, monkeypatch):
@@ -365,7 +367,9 @@ def test_push_to_hub_uploads_the_finished_encoder_and_the_classifier_once_each(t
     assert pushed["-classifier"].files["model.safetensors"] == saved
 
 
-@pytest.mark.parametrize("name", ["c++", "a+-b", "reg+zlpr", "\u6570\u636e", "v1.2", ".hidden", "a..b"])
+@pytest.mark.parametrize(
+    "name", ["c++", "a+-b", "a..+b", "reg+zlpr", "\u6570\u636e", "v1.2", ".hidden", "a..b", "old.git", "n" * 90]
+)
 def test_a_folder_of_any_name_gives_repositories_that_the_hub_takes(name, tmp_path):
     training = SimpleNamespace(hub_model_id=None, output_dir=str(tmp_path / name))
     for repository in running._repositories(training):

@@ -263,13 +263,18 @@ def test_changes_reach_every_place_of_the_file(write):
         ),
         (
             "corpora: [toy_text]\nlosses: [bce]\n"
-            "report: {claims: [{text: t, metric: mAP, better: [bce], worse: [bec]}]}",
-            "no metric of the report 'mAP'",
+            "report: {claims: [{text: t, metric: map, better: [bce], worse: [bec]}]}",
+            "no metric 'map'. Known, nearest first: mAP",
         ),
         (
             "corpora: [toy_text]\nlosses: [bce]\n"
             "report: {metrics: [mAP], claims: [{text: t, metric: mAP, better: [bce], worse: [bec]}]}",
-            "no loss 'bec'. Known, nearest first: bce",
+            "no loss 'bec'. Known, nearest first: bce.",
+        ),
+        (
+            "corpora: [toy_text]\nlosses: [bce]\n"
+            "report: {claims: [{text: t, metric: mAP, better: [bce], worse: [bce]}]}",
+            "'bce' stands on both sides of 't'",
         ),
         ("corpora: [toy_text]\nlosses: [bce]\ncorpora: [toy_images]", "stands here a second time"),
         ("corpora: [toy_text", "not valid YAML"),

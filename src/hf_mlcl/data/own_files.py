@@ -185,7 +185,8 @@ def folder_name(source: str) -> str:
         ('reviews', 'reviews')
     """
     path = Path(source).expanduser()
-    return (path.resolve() if path.exists() else path).stem or "data"  # . and .. have a name of their own
+    # . and .. have a name of their own; a link keeps its name, whatever it leads to.
+    return (Path(os.path.abspath(path)) if path.exists() else path).stem or "data"
 
 
 def read_tables(source: Source) -> dict[str, Table]:

@@ -131,8 +131,8 @@ class ExperimentArguments:
     )
     thresholds: Literal["half", "macro_f1", "micro_f1"] = _field(
         "half",
-        "What the saved classifier decides by: 0.5, or tuned on validation for a metric. Scores that the study reports "
-        "are those of 0.5 in any case.",
+        "What the saved classifier decides by: 0.5, or tuned on validation for a metric (so for data of your own, and "
+        "where logits of lsep or two_way decide). Scores that the study reports are those of 0.5 in any case.",
     )
     single_label: bool = _field(False, "Every row has exactly one label: the largest score counts; adds accuracy.")
     export: bool = _field(True, "Write backbone/, which loads without this package, and pictures on the card.")

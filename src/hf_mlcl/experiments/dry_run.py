@@ -17,7 +17,12 @@ from hf_mlcl.data.facts import SplitSizes
 from hf_mlcl.data.registry import corpus_facts, list_corpora
 from hf_mlcl.experiments.arguments import OF_PROTOCOL, ExperimentArguments
 from hf_mlcl.experiments.inputs import training_steps
-from hf_mlcl.experiments.parsing import build_experiment, evaluates_linearly, linear_config
+from hf_mlcl.experiments.parsing import (
+    build_experiment,
+    cut_for_want_of_a_threshold,
+    evaluates_linearly,
+    linear_config,
+)
 from hf_mlcl.experiments.recipe import Recipe, unique
 from hf_mlcl.losses import build_loss, hyperparameters, loss_kinds, loss_names
 from hf_mlcl.models.configuration import MLCLConfig
@@ -200,6 +205,12 @@ def dry_run(
         given |= {part: given[name] for part, value in mappings[name].items() if value != by_recipe.get(part)}
     for name in (name for name in ("bf16", "fp16") if name in given):
         given["mixed_precision"] = given[name]
+    ranks = Origin(OURS, "logits of this loss rank and have no threshold")
+    if training.metric_for_best_model == "mAP":
+        study["metric_for_best_model"] = ranks
+    if experiment.thresholds == "macro_f1":
+        wanted = cut_for_want_of_a_threshold({**vars(experiment), "loss": training.loss})
+        study["thresholds"] = ranks if wanted else Origin(OURS)
     resolved = {
         name: Resolved(value, *given[name])
         if name in given
@@ -256,8 +267,6 @@ def _origin(name: str, value: Any, study: Mapping[str, Origin], recipe: Recipe, 
         return Origin(study[name].who, "not used: per_device_train_batch_size goes before it")
     if name in ("learning_rate", "head_learning_rate") and settings.get("lora_rank") is not None:
         return Origin(OURS, "of an adapter; the heads keep the backbone's" if name == "learning_rate" else "")
-    if (name, value) in (("thresholds", "macro_f1"), ("metric_for_best_model", "mAP")):
-        return Origin(OURS, "" if name in recipe.settings else "logits of this loss rank and have no threshold")
     if name in study:
         return study[name]
     theirs = TrainingArguments.__dataclass_fields__.get(name)
@@ -280,7 +289,7 @@ def _without_effect(experiment: ExperimentArguments, training: ContrastiveTraini
     nothing = of_others.get(modality, set())
     kinds = loss_kinds(training.loss)
     nothing |= set(OF_PROTOCOL["study" if experiment.protocol == "best" else "best"])
-    if experiment.protocol == "best" or not evaluates_linearly(experiment, training.loss):
+    if experiment.protocol == "best" or not evaluates_linearly(experiment.evaluation, training.loss):
         nothing |= {name for name in ANY if name.startswith("linear_")} | {"augmented_passes"}
     if "contrastive" not in kinds:
         nothing |= {"temperature", "projection_dim", "projection_bias"}

@@ -261,7 +261,7 @@ def _fit_to_protocol(chosen: dict[str, Any], given: Mapping[str, Any]) -> None:
         chosen["load_best_model_at_end"] = False  # the stages choose among their own looks
         if given.get("eval_strategy") is None:
             chosen.pop("eval_strategy", None)
-    elif on_logits_only(chosen["loss"]) and ranks_only(chosen["loss"]) and not chosen.get("single_label"):
+    elif cut_for_want_of_a_threshold(chosen):
         chosen.setdefault("thresholds", "macro_f1")
     if given.get("minutes") is not None and given.get("num_train_epochs") is not None:
         raise ValueError("minutes and num_train_epochs both say how long to train. Give one of them.")
@@ -403,9 +403,16 @@ def check_push(repo_id: str, token: str | bool | None = None) -> None:
         raise ValueError(f"The Hub does not know who pushes; log in with `hf auth login`. It says: {reason}") from error
 
 
-def evaluates_linearly(experiment: ExperimentArguments, loss: str) -> bool:
+def evaluates_linearly(evaluation: str, loss: str) -> bool:
     """Whether the frozen features are evaluated, and not the trained logits."""
-    return experiment.evaluation == "linear" or (experiment.evaluation == "auto" and not on_logits_only(loss))
+    return evaluation == "linear" or (evaluation == "auto" and not on_logits_only(loss))
+
+
+def cut_for_want_of_a_threshold(settings: Mapping[str, Any]) -> bool:
+    """Whether thresholds are tuned because trained logits decide that rank without one of their own."""
+    loss = settings["loss"]
+    decides = settings.get("protocol") != "best" and not evaluates_linearly(settings.get("evaluation", "auto"), loss)
+    return decides and ranks_only(loss) and not settings.get("single_label")
 
 
 def linear_config(experiment: ExperimentArguments, training: ContrastiveTrainingArguments) -> LinearEvaluationConfig:
@@ -416,7 +423,7 @@ def linear_config(experiment: ExperimentArguments, training: ContrastiveTraining
         >>> linear_config(ExperimentArguments(linear_optimizer="sgd"), training).optimizer
         'sgd'
     """
-    linear = evaluates_linearly(experiment, training.loss)
+    linear = evaluates_linearly(experiment.evaluation, training.loss)
     settings: dict[str, Any] = {
         name.removeprefix("linear_"): value for name, value in vars(experiment).items() if name.startswith("linear_")
     }

@@ -63,6 +63,7 @@ from hf_mlcl.experiments.verdict import verdict
 from hf_mlcl.experiments.watching import Watching
 from hf_mlcl.hub import ModelReport, export_encoder, push_folder, write_model_card
 from hf_mlcl.hub.model_card import drawn, hub_id
+from hf_mlcl.losses import ranks_only
 from hf_mlcl.metrics import DecisionRule, f1
 from hf_mlcl.models.loading import problem
 from hf_mlcl.training import ContrastiveTrainingArguments
@@ -293,7 +294,8 @@ def evaluate_study(
     metrics: dict[str, float] = {}
     if config.protocol != "direct" and trainer.model.classifier is not None:
         own = evaluate_features(trainer, features, dataclasses.replace(config, protocol="direct", thresholds="half"))
-        metrics = {f"direct_{name}": value for name, value in own.metrics.items()}
+        ranks = ranks_only(trainer.loss)  # nothing is decided at 0.5 by such logits
+        metrics = {f"direct_{name}": one for name, one in own.metrics.items() if not ranks or name.endswith("mAP")}
     if experiment.best_heads:
         best = evaluate_features(trainer, features, dataclasses.replace(config, protocol="best", thresholds="macro_f1"))
         metrics |= {f"best_{name}": value for name, value in best.metrics.items()}
@@ -336,7 +338,8 @@ def _push(result: ExperimentResult, training: ContrastiveTrainingArguments) -> N
 
 def _repositories(training: ContrastiveTrainingArguments) -> tuple[str, str]:
     """Of the encoder, and of the classifier; a folder's name without what the Hub does not take, such as ``+``."""
-    allowed = re.sub(r"[^A-Za-z0-9._]+|\.\.+", "-", Path(training.output_dir).resolve().name).strip("-.")
+    folder = os.path.basename(os.path.abspath(training.output_dir)).removesuffix(".git")
+    allowed = re.sub(r"([^A-Za-z0-9._]|\.\.)+", "-", folder)[:80].strip("-.")
     encoder = training.hub_model_id or allowed or "model"
     return encoder, f"{encoder}-classifier"
 

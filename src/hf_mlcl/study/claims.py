@@ -1,4 +1,4 @@
-"""What the paper claims, and a sentence on what the runs of a study say of it."""
+"""What the paper claims, or a study's own file, and a sentence on what the runs of the study say of it."""
 
 from __future__ import annotations
 
@@ -18,15 +18,13 @@ LOGIT = ("bce", "asymmetric", "zlpr", "focal", "lsep")
 
 
 class Claim(NamedTuple):
-    """One side is said to be better than the other in a metric: of each the best of these losses.
-
-    Beside the paper's, a study's file may have claims of its own: `ReportOptions.claims`.
-    """
+    """One side is said to be better than the other in a metric: of each the best of these losses."""
 
     text: str
     metric: str
     better: Sequence[str]
     worse: Sequence[str]
+    by_paper: bool = True  # and not by the file of a study, `ReportOptions.claims`
 
 
 CLAIMS = (
@@ -60,14 +58,14 @@ def verdicts(study: Study, table: pd.DataFrame) -> list[Verdict]:
     # A loss or a corpus under another name, or losses that are joined, are not what the paper speaks of.
     plain = chosen
     for name in ("loss", "corpus"):
-        own = plain.get(f"{ARGUMENT}{name}", plain[name])
-        plain = plain[own.astype(str) == plain[name].astype(str)]
+        stated = plain.get(f"{ARGUMENT}{name}", plain[name])
+        plain = plain[stated.astype(str) == plain[name].astype(str)]
     compared = pair_comparison(study, plain)
     found = [verdict for claim in CLAIMS if (verdict := _verdict(claim, plain, compared, study.report.metrics))]
     found += _little_data(plain) + _prr(plain)
     compared = pair_comparison(study, chosen)
-    own = (_verdict(Claim(**claim), chosen, compared, study.report.metrics) for claim in study.report.claims)
-    return [*filter(None, own), *found]
+    own = [Claim(**claim, by_paper=False) for claim in study.report.claims]
+    return [*filter(None, (_verdict(claim, chosen, compared, study.report.metrics) for claim in own)), *found]
 
 
 def _verdict(
@@ -93,7 +91,7 @@ def _verdict(
             ours = (float((common[ours[1]] - common[ours[2]]).mean()), *ours[1:])
         size = str(rows.get(f"{ARGUMENT}size", pd.Series(["full"])).iloc[0])
         printed = {loss: paper_value(key[0], size, loss, claim.metric) for loss in means}  # of the losses that were run
-        paper = _difference(printed.get, claim)
+        paper = _difference(printed.get, claim) if claim.by_paper else None
         text = f"{place_name(*key)} {ours[0] * metric.factor:+.{metric.digits}f} (`{ours[1]}` against `{ours[2]}`)"
         tests.append(compared((*key, claim.metric), ours[1], ours[2]))
         if paper is not None:

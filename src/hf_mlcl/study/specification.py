@@ -118,8 +118,8 @@ class ReportOptions:
         select_by: Among the searched values, those with the best mean of this metric over seeds are reported.
         test: Paired over ``"seeds"`` or over test ``"examples"``; ``"auto"`` chooses, see `hf_mlcl.study.significance`.
         level: Of significance.
-        claims: Sentences to judge beside the paper's, each with ``text``, ``metric`` (one of `metrics`) and the names
-            of losses, ``better`` and ``worse``: the best of these is compared with the best of those.
+        claims: Sentences to judge beside the paper's, each with ``text``, ``metric`` and the names of losses,
+            ``better`` and ``worse``: the best of these is compared with the best of those.
     """
 
     metrics: Sequence[str] = ("micro_f1", "macro_f1", "hamming_loss")
@@ -260,13 +260,13 @@ class _Reader:
         for metric in options.metrics:
             self.check_name("report.metrics", metric, (*SCORES, *RUN_METRICS), what="metric")
         for claim in options.claims:
-            self._check_claim(claim, options.metrics)
+            self._check_claim(claim)
         self.check_name("report.select_by", options.select_by, CHOOSING_METRICS, what="metric of validation")
         if not 0 < options.level < 1:
             raise self.error("report.level", f"must lie between 0 and 1, such as 0.05; it is {options.level!r}.")
         return dataclasses.replace(options, metrics=tuple(options.metrics))
 
-    def _check_claim(self, claim: Mapping[str, Any], metrics: Sequence[str]) -> None:
+    def _check_claim(self, claim: Mapping[str, Any]) -> None:
         where = "report.claims"
         for key in claim:
             self.check_name(where, key, list(CLAIM))
@@ -274,9 +274,12 @@ class _Reader:
             if not claim.get(key):
                 raise self.error(where, f"every claim must have {', '.join(CLAIM)}; {key} is missing from {claim!r}.")
             self.check_type(f"{where}.{key}", claim[key], hint)
-        self.check_name(f"{where}.metric", claim["metric"], metrics, what="metric of the report")
+        self.check_name(f"{where}.metric", claim["metric"], (*SCORES, *RUN_METRICS), what="metric")
+        losses = list(dict.fromkeys([*self.declared["losses"], *(self.document.get("losses") or ())]))
         for loss in (*claim["better"], *claim["worse"]):  # of the file, also where a change leaves it out
-            self.check_name(where, loss, [*self.declared["losses"], *(self.document.get("losses") or ())], what="loss")
+            self.check_name(where, loss, losses, what="loss")
+        if both := sorted({*claim["better"]} & {*claim["worse"]}):
+            raise self.error(where, f"{both[0]!r} stands on both sides of {claim['text']!r}: leave it out of one.")
 
     def runs(self) -> list[Run]:
         from hf_mlcl.data import list_corpora

@@ -116,8 +116,16 @@ def place_name(corpus: str, *settings: str) -> str:
 
 
 def metric_of(name: str) -> Metric:
-    """How a metric is printed; one that has no title of its own as it is."""
-    return METRICS.get(name, Metric(name.replace("_", " "), 1.0, 4, not name.endswith(LOWER_IS_BETTER)))
+    """How a metric is printed; one that has no title of its own as it is.
+
+    Examples:
+        >>> metric_of("validation_mAP").title
+        'Validation mAP (%)'
+    """
+    known = METRICS.get(name)
+    if known is None and (on_test := METRICS.get(name.removeprefix("validation_"))):
+        known = on_test._replace(title=f"Validation {on_test.title}")
+    return known or Metric(name.replace("_", " "), 1.0, 4, not name.endswith(LOWER_IS_BETTER))
 
 
 def column_of(table: pd.DataFrame, metric: str) -> str | None:

@@ -223,7 +223,7 @@ def test_nothing_is_not_predicted(model, tmp_path):
         (b"%PDF-1.4\nendobj\n", "a PDF"),
         (b"PK\x03\x04 a sheet", "an archive"),
         (b"some \0 bytes", "no text"),
-        (gzip.compress(b"a text", mtime=0), "packed"),  # without the time, so that the test has one name in all processes
+        (gzip.compress(b"a text", mtime=0), "packed"),  # no time in it: one name in all processes
     ],
 )
 def test_a_file_that_is_no_text_in_utf_8_is_refused_whole(content, kind, model, tmp_path):

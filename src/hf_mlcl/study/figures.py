@@ -92,6 +92,7 @@ def draw_space(table: pd.DataFrame, select_by: str = SELECT_BY) -> Figure | None
             if len(rows) <= MOST_NAMED:  # the legend has them all
                 axes.annotate(point["loss"], at, (6, -11 if number % 2 else 4), textcoords="offset points", fontsize=8)
         axes.margins(0.15)
+        axes.locator_params(axis="x", nbins=5)  # -3.25 and -3.00 must not touch
         axes.set(xlabel="uniformity (lower is better)", ylabel="alignment (lower is better)")
     ranks = means.groupby("loss")[["alignment", "uniformity"]].mean().idxmin()
     seen = f"{ranks['alignment']} keeps positives closest,\n{ranks['uniformity']} spreads rows most evenly"

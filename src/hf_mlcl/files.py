@@ -16,6 +16,8 @@ from typing import Any
 
 HIDDEN_FOLDER = ".hf-mlcl"
 """In an experiment's folder: small files about it; see `hf_mlcl.experiments.output_folder`."""
+PLAN_FILE, RUNS_FOLDER = "plan.json", "runs"
+"""In a study's folder: what it consists of, and the folders of its runs; see `hf_mlcl.study.results`."""
 
 
 class FullDiskError(OSError):

@@ -14,6 +14,7 @@ from PIL import Image
 
 from hf_mlcl.data import CorpusFileError, CorpusFormatError, read_own_data
 from hf_mlcl.data.own import content_of, data_fingerprint
+from hf_mlcl.files import HIDDEN_FOLDER
 
 TOPICS = ("art", "music", "sport")
 
@@ -451,6 +452,23 @@ def test_a_folder_with_a_subfolder_a_class_is_read(tmp_path):
     data = read_own_data(tmp_path)
     assert (data.modality, data.label_names) == ("image", ["cat", "dog"])
     assert all(len(row["labels"]) == 1 for row in data.splits["train"])
+
+
+@pytest.mark.parametrize("parts", [(".",), ("train", "test")], ids=["one", "splits"])
+def test_results_of_a_training_among_the_pictures_are_no_data(parts, tmp_path):
+    for part in parts:
+        for name in ("cat", "dog"):
+            images(tmp_path / part / name, count=10)
+    before = read_own_data(tmp_path)
+    result = tmp_path / "outputs" / "pictures"
+    images(result / "classifier" / "figures", count=2)
+    (result / HIDDEN_FOLDER).mkdir()
+    (result / "test_decisions.npz").write_bytes(b"")
+    data = read_own_data(tmp_path)
+    assert data.label_names == before.label_names == ["cat", "dog"]
+    assert {split: len(rows) for split, rows in data.splits.items()} == {
+        split: len(rows) for split, rows in before.splits.items()
+    }
 
 
 def test_texts_of_a_file_are_read_without_looking_for_labels(tmp_path):

@@ -156,12 +156,16 @@ def test_data_of_ones_own_are_trained_with_the_loss_that_the_docs_name_until_ano
         ("../here/table.csv", "table"),
         ("linked.csv", "linked"),
         ("owner/name", "name"),
+        ("owner/reviews-2.0", "reviews-2.0"),
+        ("../v1.0", "v1.0"),
+        ("packed.csv.gz", "packed"),
         ("/", "data"),
     ],
 )
 def test_results_of_data_of_ones_own_go_to_a_folder_below_outputs(source, folder, tmp_path, monkeypatch):
     here = tmp_path / "above" / "here"
     here.mkdir(parents=True)
+    (here.parent / "v1.0").mkdir()
     (here / "table.csv").write_text("text,label")
     (here / "linked.csv").symlink_to(here / "table.csv")
     monkeypatch.chdir(here)

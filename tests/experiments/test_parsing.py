@@ -25,6 +25,8 @@ def test_without_arguments_the_recipe_holds():
     assert (training.loss, training.num_train_epochs, training.learning_rate) == ("reg", 7, 1e-3)
     assert (training.weight_decay, training.loss_kwargs) == (0.02, {"alpha": 0.5})
     assert training.output_dir == "outputs/toy_text-reg"
+    mine = [build_experiment(Recipe("mine.csv", loss=loss), {"use_cpu": True})[1] for loss in ("reg", "zlpr")]
+    assert [one.output_dir for one in mine] == ["outputs/mine-reg", "outputs/mine-zlpr"], "two recipes, two folders"
 
 
 @pytest.mark.parametrize("ending", ["yaml", "json"])

@@ -215,7 +215,7 @@ def test_small_logits_are_not_taken_for_probabilities(tmp_path, monkeypatch):
     assert result.metrics["test_hamming_loss"] == pytest.approx(1 - truth.mean())  # sigmoid(0.2) is above a half
 
 
-@pytest.mark.parametrize("loss", ["reg", "bce"])
+@pytest.mark.parametrize("loss", ["reg", "bce", "reg+two_way"])
 def test_a_single_label_classifier_decides_as_it_was_judged(loss, tmp_path):
     rows = load_corpus("toy_text")
     one_each = rows.map(lambda row: {"labels": row["labels"][:1]}).filter(lambda row: row["labels"])
@@ -228,6 +228,7 @@ def test_a_single_label_classifier_decides_as_it_was_judged(loss, tmp_path):
     right = decisions[np.arange(48), [labels[0] for labels in test["labels"]]]
     assert (decisions.sum(axis=1) == 1).all()
     assert right.mean() == pytest.approx(result.metrics["test_accuracy"])
+    assert ("direct_test_accuracy" in result.metrics) == ("+" in loss), "the largest logit decides without a threshold"
 
 
 def test_without_a_card_everything_else_is_there(tmp_path, monkeypatch, caplog):
@@ -368,12 +369,17 @@ def test_push_to_hub_uploads_the_finished_encoder_and_the_classifier_once_each(t
 
 
 @pytest.mark.parametrize(
-    "name", ["c++", "a+-b", "a..+b", "reg+zlpr", "\u6570\u636e", "v1.2", ".hidden", "a..b", "old.git", "n" * 90]
+    "name", ["c++", "a+-b", "a..+b", "reg+zlpr", "\u6570\u636e2", "v1.2", ".hidden", "a..b", "old.git", "n" * 90]
 )
 def test_a_folder_of_any_name_gives_repositories_that_the_hub_takes(name, tmp_path):
     training = SimpleNamespace(hub_model_id=None, output_dir=str(tmp_path / name))
     for repository in running._repositories(training):
         validate_repo_id(repository)
+
+
+def test_a_folder_of_whose_name_the_hub_takes_nothing_is_refused_and_not_renamed(tmp_path):
+    with pytest.raises(ValueError, match=r"cannot name a repository .*--hub_model_id"):
+        run(tmp_path / "\u6570\u636e", push_to_hub=True)
 
 
 def test_a_repository_that_is_named_by_its_folder_has_a_name_that_the_hub_takes(tmp_path):

@@ -276,6 +276,10 @@ def test_changes_reach_every_place_of_the_file(write):
             "report: {claims: [{text: t, metric: mAP, better: [bce], worse: [bce]}]}",
             "'bce' stands on both sides of 't'",
         ),
+        (
+            "corpora: [toy_text]\nlosses: 5\nreport: {claims: [{text: t, metric: mAP, better: [bce], worse: [reg]}]}",
+            "no loss 'bce'",
+        ),
         ("corpora: [toy_text]\nlosses: [bce]\ncorpora: [toy_images]", "stands here a second time"),
         ("corpora: [toy_text", "not valid YAML"),
         ("- corpora", "must be a mapping with the keys"),
@@ -287,6 +291,12 @@ def test_what_is_wrong_is_said_with_the_file_and_the_key(write, text, said):
         load_study(path)
     assert said in str(caught.value)
     assert str(path) in str(caught.value)
+
+
+def test_a_claim_means_the_metric_that_tables_print_by_either_of_its_names(write):
+    claim = "{text: t, metric: test_macro_f1, better: [reg], worse: [bce]}"
+    study = load_study(write(f"corpora: [toy_text]\nlosses: [bce, reg]\nreport: {{claims: [{claim}]}}"))
+    assert [claim["metric"] for claim in study.report.claims] == ["macro_f1"]
 
 
 @pytest.mark.parametrize(

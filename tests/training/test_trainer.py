@@ -106,8 +106,15 @@ class TestDefaults:
 
     @pytest.mark.parametrize("loss", ["two_way", "lsep"])
     def test_a_loss_whose_logits_have_no_threshold_chooses_it_by_map(self, loss, tmp_path):
-        assert arguments(tmp_path, loss=loss, eval_strategy="epoch").metric_for_best_model == "mAP"
-        assert arguments(tmp_path, loss=f"{loss}+zlpr", eval_strategy="epoch").metric_for_best_model == "micro_f1"
+        both = {"eval_strategy": "epoch", "save_strategy": "epoch"}
+        assert arguments(tmp_path, loss=loss, **both).metric_for_best_model == "mAP"
+        assert arguments(tmp_path, loss=f"{loss}+zlpr", **both).metric_for_best_model == "micro_f1"
+        searched = arguments(tmp_path, loss="bce", **both)
+        searched.follow_loss(loss)
+        assert searched.metric_for_best_model == "mAP"
+        chosen = arguments(tmp_path, loss="bce", metric_for_best_model="macro_f1", **both)
+        chosen.follow_loss(loss)
+        assert chosen.metric_for_best_model == "macro_f1"
 
     @pytest.mark.parametrize(
         ("chosen", "best"),

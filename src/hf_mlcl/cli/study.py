@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 
 from hf_mlcl.cli.options import AsJson
 from hf_mlcl.cli.output import print_json, print_table, say
+from hf_mlcl.files import PLAN_FILE
 
 if TYPE_CHECKING:
     from hf_mlcl.study import Progress, Study
@@ -278,7 +279,7 @@ def _planned(file: str, changes: list[str] | None, with_results: bool = False) -
                 f"--set changes a study file, but {file} is the folder of its runs. Give the file."
             )
         study = planned_study(file)
-    elif not changes and ((outline := load_outline(file)).output_dir / "plan.json").exists():
+    elif not changes and ((outline := load_outline(file)).output_dir / PLAN_FILE).exists():
         study = replace(outline, runs=planned_study(outline.output_dir).runs)
     else:
         study = load_study(file, changes or ())

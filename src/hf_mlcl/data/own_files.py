@@ -32,6 +32,7 @@ from hf_mlcl.data.errors import CorpusError, CorpusFileError, CorpusFormatError,
 from hf_mlcl.data.images import image_defect
 from hf_mlcl.data.sources import OPENERS
 from hf_mlcl.data.tables import read_csv, read_json, written
+from hf_mlcl.files import HIDDEN_FOLDER
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -181,12 +182,15 @@ def folder_name(source: str) -> str:
     """What a folder for results of data is called: as their file or folder, or their repository without its owner.
 
     Examples:
-        >>> folder_name("tables/reviews.csv"), folder_name("owner/reviews")
-        ('reviews', 'reviews')
+        >>> folder_name("tables/reviews.csv.gz"), folder_name("owner/reviews-2.0")
+        ('reviews', 'reviews-2.0')
     """
     path = Path(source).expanduser()
     # . and .. have a name of their own; a link keeps its name, whatever it leads to.
-    return (Path(os.path.abspath(path)) if path.exists() else path).stem or "data"
+    name = Path(os.path.abspath(path)).name if path.exists() else path.name
+    while not path.is_dir() and (bare := Path(name)).suffix.lower() in {*READERS, *OPENERS}:
+        name = bare.stem
+    return name or "data"
 
 
 def read_tables(source: Source) -> dict[str, Table]:
@@ -301,14 +305,24 @@ def _read_folder(folder: Path) -> dict[str, Table]:
     described = {split: _table_beside_images(path) for split, path in (parts or {"train": folder}).items()}
     if all(described.values()):
         return _named_splits({split: _read_file(path) for split, path in described.items() if path})
+    where: dict[str, Any] = {"data_dir": str(folder)}
+    if results := {path.parent for path in folder.rglob(HIDDEN_FOLDER)}:  # of trainings, whose figures are no data
+        split_folders = parts or {"train": folder}
+        where = {"data_files": {split: _files_outside(results, path) for split, path in split_folders.items()}}
     try:
-        found = load_dataset("imagefolder", data_dir=str(folder))
+        found = load_dataset("imagefolder", **where)
     except Exception as error:  # depends on what is wrong with metadata or images
         raise CorpusFileError(
             f"{folder} cannot be read as a folder of images: {error}. It needs a metadata.csv with a column file_name "
             f"(paths relative to the folder) and labels, or a subfolder for each class."
         ) from error
     return _named_splits({split: Table(rows) for split, rows in found.items()})
+
+
+def _files_outside(folders: set[Path], folder: Path) -> list[str]:
+    return [
+        str(path) for path in sorted(folder.rglob("*")) if path.is_file() and not folders.intersection(path.parents)
+    ]
 
 
 def _table_beside_images(folder: Path) -> Path | None:

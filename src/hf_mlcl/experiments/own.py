@@ -110,7 +110,7 @@ def own_recipe(data: OwnData, corpus: str, backbone: str | None = None, max_trai
             {"global_batch_size": size, "num_train_epochs": _epochs(rows, size, STEPS_FROM_NOTHING, 3, 40)}
             for size in (batch, min(batch, 32))
         )
-        return Recipe(corpus, settings=settings, contrastive=contrastive, logit=logit)
+        return Recipe(corpus, settings=settings, contrastive=contrastive, logit=logit, loss_in_folder=False)
     devices = int(os.environ.get("WORLD_SIZE", 0)) or max(torch.cuda.device_count(), 1)
     batch = max(min(BATCH, rows) // devices, 1) * devices
     settings |= {
@@ -131,7 +131,7 @@ def own_recipe(data: OwnData, corpus: str, backbone: str | None = None, max_trai
         settings["bf16"] = "auto"  # for texts only: on a CPU, convolutions of images gain nothing by it
         if not torch.accelerator.is_available():
             settings["max_train_length"] = TRAIN_TOKENS
-    return Recipe(corpus, LOSS, settings=settings)
+    return Recipe(corpus, LOSS, settings=settings, loss_in_folder=False)
 
 
 def train_classifier(

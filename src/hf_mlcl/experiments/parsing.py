@@ -142,7 +142,7 @@ def build_experiment(
     for name in MAPPINGS:
         chosen[name] = {**stated.get(name, {}), **_as_dict(name, settings.get(name))}
     folder = f"outputs/{folder_name(str(chosen['corpus']))}{'-small' if size == 'small' else ''}"
-    if "loss" in settings or corpus in list_corpora():  # where losses may be compared, each has a folder
+    if "loss" in settings or recipe.loss_in_folder:
         folder += f"-{loss}"
     chosen.setdefault("output_dir", folder)
     _fit_to_protocol(chosen, settings)

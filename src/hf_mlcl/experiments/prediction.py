@@ -20,6 +20,7 @@ from hf_mlcl.data import download, encode_labels
 from hf_mlcl.evaluation.feature_cache import feature_key
 from hf_mlcl.experiments.output_folder import OutputFolder
 from hf_mlcl.experiments.results import METRICS_FILE, ExperimentResult
+from hf_mlcl.files import PLAN_FILE, RUNS_FOLDER
 from hf_mlcl.inference.encoding import reads_both, text_image_batch
 from hf_mlcl.metrics import DecisionRule
 from hf_mlcl.models import MLCLConfig
@@ -35,7 +36,6 @@ from hf_mlcl.models.loading import (
 )
 from hf_mlcl.models.pipelines import probabilities_of
 
-PLAN_FILE, RUNS_FOLDER = "plan.json", "runs"
 """In the folder of a study."""
 
 

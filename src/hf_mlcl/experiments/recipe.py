@@ -30,6 +30,7 @@ class Recipe:
         small: What changes for ``size="small"``.
         contrastive_small: What changes for contrastive losses on the small version.
         logit_small: What changes for losses on logits on the small version.
+        loss_in_folder: Whether the default output folder names the loss even if nobody has asked for it.
 
     Examples:
         >>> recipe = Recipe("aapd", contrastive={"learning_rate": (5e-5, 2e-5), "alpha": 0.0}, logit={"optim": "sgd"})
@@ -49,6 +50,7 @@ class Recipe:
     small: Settings = field(default_factory=dict)
     contrastive_small: Settings = field(default_factory=dict)
     logit_small: Settings = field(default_factory=dict)
+    loss_in_folder: bool = True
 
     def for_loss(self, loss: str, size: str = "full") -> dict[str, Any]:
         """The settings for a loss, the first of several."""

@@ -294,7 +294,7 @@ def evaluate_study(
     metrics: dict[str, float] = {}
     if config.protocol != "direct" and trainer.model.classifier is not None:
         own = evaluate_features(trainer, features, dataclasses.replace(config, protocol="direct", thresholds="half"))
-        ranks = ranks_only(trainer.loss)  # nothing is decided at 0.5 by such logits
+        ranks = ranks_only(trainer.loss) and not config.single_label  # nothing is decided at 0.5 by such logits
         metrics = {f"direct_{name}": one for name, one in own.metrics.items() if not ranks or name.endswith("mAP")}
     if experiment.best_heads:
         best = evaluate_features(trainer, features, dataclasses.replace(config, protocol="best", thresholds="macro_f1"))
@@ -337,10 +337,13 @@ def _push(result: ExperimentResult, training: ContrastiveTrainingArguments) -> N
 
 
 def _repositories(training: ContrastiveTrainingArguments) -> tuple[str, str]:
-    """Of the encoder, and of the classifier; a folder's name without what the Hub does not take, such as ``+``."""
+    """Of the encoder, and of the classifier; a folder's name without what the Hub does not take, such as ``+``.
+
+    One of which nothing would be left stays as it is, for `check_push` to refuse: any other has the same rest.
+    """
     folder = os.path.basename(os.path.abspath(training.output_dir)).removesuffix(".git")
     allowed = re.sub(r"([^A-Za-z0-9._]|\.\.)+", "-", folder)[:80].strip("-.")
-    encoder = training.hub_model_id or allowed or "model"
+    encoder = training.hub_model_id or allowed or folder
     return encoder, f"{encoder}-classifier"
 
 

@@ -24,7 +24,7 @@ from typing import Any
 import pandas as pd
 from filelock import FileLock, Timeout
 
-from hf_mlcl.files import read_json, strict_json, whole_file, write_json
+from hf_mlcl.files import PLAN_FILE, RUNS_FOLDER, read_json, strict_json, whole_file, write_json
 from hf_mlcl.study.specification import LOWER_IS_BETTER, ReportOptions, Run, Study, StudyError, flat
 
 logger = logging.getLogger(__name__)
@@ -38,13 +38,13 @@ ARGUMENT = "argument."
 def write_plan(study: Study) -> None:
     """Write the study down in its folder; results that are there stay."""
     plan = {**dataclasses.asdict(study), "output_dir": None}
-    if read_json(study.output_dir / "plan.json") != json.loads(strict_json(plan)):
-        write_json(study.output_dir / "plan.json", plan)
+    if read_json(study.output_dir / PLAN_FILE) != json.loads(strict_json(plan)):
+        write_json(study.output_dir / PLAN_FILE, plan)
 
 
 def planned_study(folder: str | Path) -> Study:
     """The study that was planned last in a folder; a `StudyError` where none was."""
-    path = Path(folder) / "plan.json"
+    path = Path(folder) / PLAN_FILE
     if not path.exists():
         raise StudyError(f"{folder} holds no study yet: start it with `hf-mlcl study run FILE`.")
     plan = read_json(path, _warn_of_damage, **{field.name: object for field in dataclasses.fields(Study)})
@@ -132,7 +132,7 @@ def kept_files(study: Study, run_id: str) -> dict[str, Any]:
     """
     from hf_mlcl.experiments.results import METRICS_FILE
 
-    path = study.output_dir / "runs" / run_id / "work" / METRICS_FILE
+    path = study.output_dir / RUNS_FOLDER / run_id / "work" / METRICS_FILE
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         labels = [(str(one["label"]), int(one["train_rows"]), float(one["f1"])) for one in content["per_label"]]

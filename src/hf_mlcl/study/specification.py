@@ -25,6 +25,7 @@ import yaml
 from hf_mlcl.data.errors import CorpusError
 from hf_mlcl.errors import unknown_name
 from hf_mlcl.experiments.settings_file import accepts, hint_name, known_arguments, parse_yaml
+from hf_mlcl.files import RUNS_FOLDER
 
 TOP = (
     *("name", "description", "output_dir", "keep", "report"),
@@ -156,7 +157,7 @@ class Study:
 
     def run_folder(self, run: Run) -> Path:
         """Where a run's files are."""
-        return self.output_dir / "runs" / run.id
+        return self.output_dir / RUNS_FOLDER / run.id
 
 
 def load_study(path: str | Path, changes: Sequence[str] = ()) -> Study:
@@ -259,14 +260,15 @@ class _Reader:
         options = ReportOptions(**given)
         for metric in options.metrics:
             self.check_name("report.metrics", metric, (*SCORES, *RUN_METRICS), what="metric")
-        for claim in options.claims:
-            self._check_claim(claim)
         self.check_name("report.select_by", options.select_by, CHOOSING_METRICS, what="metric of validation")
         if not 0 < options.level < 1:
             raise self.error("report.level", f"must lie between 0 and 1, such as 0.05; it is {options.level!r}.")
-        return dataclasses.replace(options, metrics=tuple(options.metrics))
+        return dataclasses.replace(
+            options, metrics=tuple(options.metrics), claims=tuple(map(self._claim, options.claims))
+        )
 
-    def _check_claim(self, claim: Mapping[str, Any]) -> None:
+    def _claim(self, claim: Mapping[str, Any]) -> dict[str, Any]:
+        """A claim that says all it has to, its metric by the name that tables print."""
         where = "report.claims"
         for key in claim:
             self.check_name(where, key, list(CLAIM))
@@ -275,11 +277,13 @@ class _Reader:
                 raise self.error(where, f"every claim must have {', '.join(CLAIM)}; {key} is missing from {claim!r}.")
             self.check_type(f"{where}.{key}", claim[key], hint)
         self.check_name(f"{where}.metric", claim["metric"], (*SCORES, *RUN_METRICS), what="metric")
-        losses = list(dict.fromkeys([*self.declared["losses"], *(self.document.get("losses") or ())]))
+        given = self.document.get("losses")  # what else it may be is told where runs are made
+        losses = list(dict.fromkeys([*self.declared["losses"], *(given if isinstance(given, list | dict) else ())]))
         for loss in (*claim["better"], *claim["worse"]):  # of the file, also where a change leaves it out
             self.check_name(where, loss, losses, what="loss")
         if both := sorted({*claim["better"]} & {*claim["worse"]}):
             raise self.error(where, f"{both[0]!r} stands on both sides of {claim['text']!r}: leave it out of one.")
+        return {**claim, "metric": claim["metric"].removeprefix("test_")}
 
     def runs(self) -> list[Run]:
         from hf_mlcl.data import list_corpora

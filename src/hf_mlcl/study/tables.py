@@ -14,6 +14,7 @@ from zipfile import BadZipFile
 import numpy as np
 import pandas as pd
 
+from hf_mlcl.files import RUNS_FOLDER
 from hf_mlcl.study.execution import PATHS, USED
 from hf_mlcl.study.paper import SOURCE, paper_value
 from hf_mlcl.study.results import ARGUMENT, finished, select, study_table
@@ -334,7 +335,7 @@ class _Builder:
     def _decisions(self, run_id: str) -> tuple[Flags, Flags] | None:
         from hf_mlcl.experiments.results import DECISIONS_FILE, load_decisions
 
-        folder = self.study.output_dir / "runs" / run_id / "work"
+        folder = self.study.output_dir / RUNS_FOLDER / run_id / "work"
         try:
             return load_decisions(folder)
         except FileNotFoundError:

@@ -113,7 +113,6 @@ class ContrastiveTrainingArguments(TrainingArguments):
                 "order of the examples. Unset one of them."
             )
         self._schedule_follows_loss = self.lr_scheduler_type is None
-        self.follow_loss(self.loss)
         if self.label_names not in (None, ["labels"]):
             raise ValueError(
                 f"label_names is {self.label_names}, but batches have their labels under `labels`. A dataset's column "
@@ -121,6 +120,7 @@ class ContrastiveTrainingArguments(TrainingArguments):
             )
         self.label_names = ["labels"]
         self._choose_best_checkpoint()
+        self.follow_loss(self.loss)
         super().__post_init__()
         self._check_launch()
 
@@ -161,8 +161,7 @@ class ContrastiveTrainingArguments(TrainingArguments):
                     "every checkpoint has a score. Leave out the settings of saving to have the best one.",
                     stacklevel=4,
                 )
-        if self.load_best_model_at_end and self.metric_for_best_model is None and logits:
-            self.metric_for_best_model = "mAP" if ranks_only(self.loss) else "micro_f1"
+        self._metric_follows_loss = bool(self.load_best_model_at_end and self.metric_for_best_model is None and logits)
 
     def _saves_what_it_scores(self, evaluation: str, saving: str) -> bool:
         """What HF asks for where the best checkpoint is to be kept."""
@@ -178,9 +177,11 @@ class ContrastiveTrainingArguments(TrainingArguments):
         return 0 if none else int(super().get_warmup_steps(num_training_steps))
 
     def follow_loss(self, loss: str | nn.Module) -> None:
-        """Take the schedule of this kind of loss, unless the user has chosen one; a search may change the loss."""
+        """Take schedule and metric of this kind of loss, unless the user has chosen; a search may change the loss."""
         if self._schedule_follows_loss:
             self.lr_scheduler_type = SchedulerType("linear" if on_logits_only(loss) else "cosine")
+        if self._metric_follows_loss:
+            self.metric_for_best_model = "mAP" if ranks_only(loss) else "micro_f1"
 
     def with_loss(self, loss: str | nn.Module) -> ContrastiveTrainingArguments:
         """A copy that names a loss which the trainer was given; an error where these arguments say something else."""

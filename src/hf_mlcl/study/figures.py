@@ -30,8 +30,8 @@ SELECT_BY = "validation_micro_f1"
 PLACE = ["corpus", "setting"]
 PAIRS = ("positive_similarity", "negative_similarity")
 LOGGED = ("step", *PAIRS)
-MOST_NAMED = 8
-"""Points beside which a name has room."""
+ROOM = (0.4, 0.08)
+"""What a name takes beside a point, of the width and the height of its panel's points."""
 MOST_SIDE_BY_SIDE = 3
 """Panels of a figure; more of them go below."""
 
@@ -86,11 +86,13 @@ def draw_space(table: pd.DataFrame, select_by: str = SELECT_BY) -> Figure | None
     figure, panels = _panels(means, ["corpus"])
     styles = loss_styles(means["loss"])
     for axes, rows in panels:
-        for number, point in enumerate(rows.sort_values("uniformity").to_dict("records")):
+        places = rows[["uniformity", "alignment"]]
+        extent = places.max() - places.min()
+        for point in rows.sort_values("uniformity").to_dict("records"):
             style, at = styles[point["loss"]], (point["uniformity"], point["alignment"])
             axes.scatter(*at, s=60, color=style.colour, marker=style.marker, label=point["loss"])
-            if len(rows) <= MOST_NAMED:  # the legend has them all
-                axes.annotate(point["loss"], at, (6, -11 if number % 2 else 4), textcoords="offset points", fontsize=8)
+            if ((places - at).abs() <= ROOM * extent).all(axis=1).sum() == 1:  # alone; the legend has them all
+                axes.annotate(point["loss"], at, (6, 4), textcoords="offset points", fontsize=8)
         axes.margins(0.15)
         axes.locator_params(axis="x", nbins=5)  # -3.25 and -3.00 must not touch
         axes.set(xlabel="uniformity (lower is better)", ylabel="alignment (lower is better)")

@@ -110,6 +110,14 @@ def test_alignment_and_uniformity_of_each_loss(table):
     assert [axes.get_title() for axes in figure.axes] == ["toy_text", "toy_images"]
     drawn = {dots.get_label(): dots.get_offsets().tolist() for dots in figure.axes[0].collections}
     assert drawn == {"reg": [[-1.0, 0.5]], "wo_reg": [[-1.0, 0.5]]}  # uniformity, alignment: of the chosen alpha
+    assert [text.get_text() for text in figure.axes[0].texts] == []  # one name would cover the other
+
+
+def test_points_that_stand_alone_have_their_names_beside_them(table):
+    apart = table[table["setting"] == "alpha"].copy()
+    apart.loc[apart["loss"] == "reg", ["uniformity", "alignment"]] = (-3.0, 1.5)
+    figure = draw_space(apart)
+    assert sorted(text.get_text() for text in figure.axes[0].texts) == ["reg", "wo_reg"]
 
 
 def test_pairs_of_rows_over_time_are_means_over_seeds_of_what_the_runs_logged(tmp_path):

@@ -86,12 +86,12 @@ def draw_space(table: pd.DataFrame, select_by: str = SELECT_BY) -> Figure | None
     figure, panels = _panels(means, ["corpus"])
     styles = loss_styles(means["loss"])
     for axes, rows in panels:
-        places = rows[["uniformity", "alignment"]]
-        extent = places.max() - places.min()
+        places = rows[["uniformity", "alignment"]].to_numpy()
+        room = ROOM * np.ptp(places, axis=0)
         for point in rows.sort_values("uniformity").to_dict("records"):
             style, at = styles[point["loss"]], (point["uniformity"], point["alignment"])
             axes.scatter(*at, s=60, color=style.colour, marker=style.marker, label=point["loss"])
-            if ((places - at).abs() <= ROOM * extent).all(axis=1).sum() == 1:  # alone; the legend has them all
+            if (np.abs(places - at) <= room).all(axis=1).sum() == 1:  # alone; the legend has them all
                 axes.annotate(point["loss"], at, (6, 4), textcoords="offset points", fontsize=8)
         axes.margins(0.15)
         axes.locator_params(axis="x", nbins=5)  # -3.25 and -3.00 must not touch

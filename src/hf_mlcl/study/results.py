@@ -50,9 +50,10 @@ def planned_study(folder: str | Path) -> Study:
     plan = read_json(path, _warn_of_damage, **{field.name: object for field in dataclasses.fields(Study)})
     if plan is None or not all(isinstance(run, dict) for run in plan["runs"]):
         raise StudyError(f"{path} is damaged: `hf-mlcl study run FILE` writes it again.")
-    report = ReportOptions(**{**plan["report"], "metrics": tuple(plan["report"]["metrics"])})
+    given = plan["report"].items()
+    options: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in given}
     runs = tuple(Run(**run) for run in plan["runs"])
-    return Study(**{**plan, "output_dir": Path(folder), "report": report, "runs": runs})
+    return Study(**{**plan, "output_dir": Path(folder), "report": ReportOptions(**options), "runs": runs})
 
 
 def read_result(folder: Path) -> Any:

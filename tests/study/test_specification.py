@@ -278,7 +278,7 @@ def test_changes_reach_every_place_of_the_file(write):
         ),
         (
             "corpora: [toy_text]\nlosses: 5\nreport: {claims: [{text: t, metric: mAP, better: [bce], worse: [reg]}]}",
-            "no loss 'bce'",
+            "losses: name at least one, as a list or as a mapping to arguments; it is 5",
         ),
         ("corpora: [toy_text]\nlosses: [bce]\ncorpora: [toy_images]", "stands here a second time"),
         ("corpora: [toy_text", "not valid YAML"),

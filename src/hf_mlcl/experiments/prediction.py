@@ -36,8 +36,6 @@ from hf_mlcl.models.loading import (
 )
 from hf_mlcl.models.pipelines import probabilities_of
 
-"""In the folder of a study."""
-
 
 class Prediction(NamedTuple):
     """What a classifier says of one row."""

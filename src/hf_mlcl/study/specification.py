@@ -209,7 +209,7 @@ class _Reader:
     def __init__(self, source: Path, document: dict[str, Any], changes: Sequence[str]) -> None:
         self.source, self.document = source, document
         self.last_block: dict[str, Any] = {}  # goes over everything
-        # Overrides may name what a change leaves out.
+        # Overrides and claims may name what a change leaves out.
         self.declared = {key: names if isinstance(names := document.get(key), list | dict) else () for key in NAMED}
         for change in changes:
             self._apply(change)
@@ -277,10 +277,6 @@ class _Reader:
                 raise self.error(where, f"every claim must have {', '.join(CLAIM)}; {key} is missing from {claim!r}.")
             self.check_type(f"{where}.{key}", claim[key], hint)
         self.check_name(f"{where}.metric", claim["metric"], (*SCORES, *RUN_METRICS), what="metric")
-        given = self.document.get("losses")  # what else it may be is told where runs are made
-        losses = list(dict.fromkeys([*self.declared["losses"], *(given if isinstance(given, list | dict) else ())]))
-        for loss in (*claim["better"], *claim["worse"]):  # of the file, also where a change leaves it out
-            self.check_name(where, loss, losses, what="loss")
         if both := sorted({*claim["better"]} & {*claim["worse"]}):
             raise self.error(where, f"{both[0]!r} stands on both sides of {claim['text']!r}: leave it out of one.")
         return {**claim, "metric": claim["metric"].removeprefix("test_")}
@@ -301,7 +297,11 @@ class _Reader:
         for loss, block in losses.items():
             with self.located(f"losses.{loss}"):
                 kinds[loss] = "logit" if on_logits_only(str(block.get("loss", loss))) else "contrastive"
-        names = {key: [*self.declared[key], *now] for key, now in zip(NAMED, (corpora, losses, settings), strict=True)}
+        now = dict(zip(NAMED, (corpora, losses, settings), strict=True))
+        names = {key: list(dict.fromkeys([*self.declared[key], *now[key]])) for key in NAMED}
+        for claim in self._top("report", dict, {}).get("claims", ()):
+            for loss in (*claim["better"], *claim["worse"]):
+                self.check_name("report.claims", loss, names["losses"], what="loss")
         known = {"corpus": names["corpora"], "loss": names["losses"], "setting": names["settings"]}
         overrides = self._overrides({**known, "kind": ["contrastive", "logit"]})
         for corpus, block in corpora.items():
